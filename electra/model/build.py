@@ -27,16 +27,16 @@ def joint_config(
     """Build the configuration of the joint model.
 
     Args:
-        sizes, objective: the options of a recipe, changed as the user likes.
+        sizes, objective: the options of a recipe, with what the user gives in place of it.
         tokenizer: gives vocabulary size, [MASK] and special tokens.
         discriminator, generator: configurations of trained networks, in place of new ones of `sizes`.
     Raises:
         UserError: the sizes do not fit the architecture.
     """
-    spec = given_objective(objective, sizes.generator_type)
+    chosen_objective = given_objective(objective, sizes.generator_type)
     if discriminator is None:
         discriminator = untrained_discriminator(sizes, tokenizer)
-    if spec.has_generator and generator is None:
+    if chosen_objective.has_generator and generator is None:
         generator = _untrained_generator(sizes, discriminator)
     networks = [network for network in (discriminator, generator) if network is not None]
     for network in networks:
@@ -49,7 +49,7 @@ def joint_config(
         objective=objective.objective,
         mask_token_id=tokenizer.mask_token_id,
         special_token_ids=sorted(tokenizer.all_special_ids),
-        **{key: getattr(spec, name) for name, key in KEYS.items()},
+        **{key: getattr(chosen_objective, name) for name, key in KEYS.items()},
         uniform_generator=sizes.generator_type == UNIFORM,
         tie=sizes.tie,
     )
@@ -69,7 +69,8 @@ def untrained_discriminator(sizes: ModelArguments, tokenizer: PreTrainedTokenize
 
 
 def _untrained_generator(sizes: ModelArguments, discriminator: PreTrainedConfig) -> PreTrainedConfig:
-    fresh = generator_config(
+    """Build the configuration of a new generator for a new or a trained discriminator."""
+    config = generator_config(
         discriminator,
         sizes.generator_size,
         sizes.generator_layer_size,
@@ -77,7 +78,7 @@ def _untrained_generator(sizes: ModelArguments, discriminator: PreTrainedConfig)
         num_attention_heads=sizes.generator_num_attention_heads,
         intermediate_size=sizes.generator_intermediate_size,
     )
-    fresh.initializer_range = sizes.initializer_range  # not that of a trained discriminator
+    config.initializer_range = sizes.initializer_range  # not that of a trained discriminator
     if sizes.tie == "all" and getattr(discriminator, "attention_bias", False):
-        fresh.attention_bias = True  # encoders of one shape, also with local heads
-    return fresh
+        config.attention_bias = True  # encoders of one shape, also with local heads
+    return config

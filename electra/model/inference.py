@@ -30,8 +30,7 @@ OPTIONS_OF_CORRUPTION = {name: KEYS[name] for name in options_with("of_corruptio
 def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
     """Return a configuration that corrupts text as the run of the networks does.
 
-    The configuration is a copy of the checkpoint's, or made of the run's config.yaml, or else ELECTRA's. A copy,
-    because a joint configuration sets the attention implementation of its parts.
+    It is a copy of the checkpoint's, or else made of the run's config.yaml, or else has ELECTRA's values.
     """
     config = copy.deepcopy(networks.joint)
     if config is None:
@@ -39,7 +38,7 @@ def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
         objective = networks.objective or options.get("objective", "electra")
         run_values = {name: options.get(option) for option, name in OPTIONS_OF_CORRUPTION.items()}
         values = {name: value for name, value in run_values.items() if value is not None}
-        discriminator = copy.deepcopy(networks.discriminator.config)
+        discriminator = copy.deepcopy(networks.discriminator.config)  # whose attention the joint one would change
         config = ElectraPretrainingConfig(discriminator=discriminator, objective=objective, **values)
     config.mask_token_id = networks.tokenizer.mask_token_id
     config.special_token_ids = networks.tokenizer.all_special_ids
@@ -50,7 +49,7 @@ class DetectedBatch(NamedTuple):
     """A batch before and after corruption, with the main network's verdict on each token.
 
     Token ids are int64 (B, L), probabilities float32 (B, L); what no network computes is None. `Sample` describes
-    them.
+    fields of the same names.
 
     Args:
         is_real: 1 for real tokens, 0 for padding, int64 (B, L).
@@ -129,9 +128,9 @@ def corrupt(
     *,
     may_diverge: bool = False,
 ) -> tuple[MaskedText, Tensor]:
-    """Return the masked text, and the text with the generator's samples at the masked positions, int64 (B, L).
+    """Return the masked text, and the text with the generator's samples at the chosen positions, int64 (B, L).
 
-    Arguments and errors are those of `corrupt_and_detect`.
+    Arguments and errors are those of `corrupt_and_detect`; the generator must be in evaluation mode.
     """
     input_ids = batch["input_ids"]
     attention_mask = batch.get("attention_mask")
@@ -154,8 +153,11 @@ def inspect_texts(
 ) -> list[Sample]:
     """Return one sample per text; the same seed gives the same masks and replacements.
 
-    Text is corrupted as in the run of the networks; `mlm_probability` replaces the run's share of masked tokens.
+    Text is corrupted as in the run of the networks; `mlm_probability` replaces the run's share of chosen tokens.
     Texts are cut to as many tokens as both networks accept.
+
+    Raises:
+        UserError: a logit is nan or infinite.
     """
     config = run_corruption(networks)
     if mlm_probability is not None:
@@ -183,7 +185,7 @@ def inspect_texts(
 
 
 def to_samples(detected: DetectedBatch, tokenizer: PreTrainedTokenizerBase) -> list[Sample]:
-    """Return one sample per row of a batch, without padding."""
+    """Return one sample per row of a batch, without padding; probabilities are rounded to six decimals."""
     samples = []
     for row, size in enumerate(detected.is_real.sum(dim=1).tolist()):
         texts = {}
@@ -198,10 +200,10 @@ def to_samples(detected: DetectedBatch, tokenizer: PreTrainedTokenizerBase) -> l
 
 
 def token_texts(ids: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Return the text of each token with the space before it; [id] for ids without a token.
+    """Return the text of each token, with a space before it if it begins a word; " [id]" for ids without a token.
 
     WordPiece marks pieces that continue a word with ##; byte-level BPE and Unigram mark the first piece with Ġ or ▁.
-    The vocabulary, not these tokens, says which of them holds, so that equal ids have equal texts in all versions.
+    The whole vocabulary says which marks hold, so that an id has the same text beside any others.
     """
     names = [name or "" for name in tokenizer.convert_ids_to_tokens(list(ids))]
     special_ids = set(tokenizer.all_special_ids)

@@ -4,7 +4,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Self
 
-from transformers import AutoModel, AutoModelForPreTraining, PreTrainedConfig, PreTrainedTokenizerBase, set_seed
+from transformers import AutoModel, AutoModelForPreTraining, PreTrainedConfig, set_seed
 from transformers.utils import CONFIG_NAME
 
 from electra.base.checkpoints import checkpoint_named
@@ -16,7 +16,7 @@ from electra.core.joint import JointModel
 from electra.core.tying import size_difference
 from electra.model.build import joint_config
 from electra.model.options import network_options
-from electra.tokenizers.load import given_tokenizer
+from electra.tokenizers.load import TokenizerLike, given_tokenizer
 
 
 class ElectraForJointPretraining(JointModel):
@@ -24,13 +24,15 @@ class ElectraForJointPretraining(JointModel):
 
     @classmethod
     def from_pretrained(cls, path: str | PathLike[str] | None, *args: object, **options: object) -> Self:
-        """Load the joint model of a run, a checkpoint or a Hub id; see `joint_source`."""
+        """Load the joint model of a run, a checkpoint or a Hub id; see `joint_source`.
+
+        Args:
+            args, options: further arguments of `PreTrainedModel.from_pretrained`.
+        """
         return super().from_pretrained(joint_source(path, options), *args, **options)
 
     @classmethod
-    def from_recipe(
-        cls, recipe: str, tokenizer: PreTrainedTokenizerBase | str | Path, *, seed: int = 42, **options: object
-    ) -> Self:
+    def from_recipe(cls, recipe: str, tokenizer: TokenizerLike, *, seed: int = 42, **options: object) -> Self:
         """Build untrained networks of a recipe.
 
         The recipe's steps, batch size and learning rate belong to the training: `ElectraTrainingArguments.from_recipe`
@@ -38,7 +40,7 @@ class ElectraForJointPretraining(JointModel):
 
         Args:
             recipe: a name of `RECIPES`: tiny, mini, small, modern-small, small++, base, large.
-            tokenizer: gives vocabulary size, [MASK] and special tokens; an object, a path or a Hub id.
+            tokenizer: gives vocabulary size, [MASK] and special tokens; an object of transformers, a path or a Hub id.
             seed: seed of the weights.
             options: fields of `ModelArguments` and `ObjectiveArguments` in place of the recipe's, such as
                 generator_size, tie, discriminator_type, objective.
@@ -51,7 +53,7 @@ class ElectraForJointPretraining(JointModel):
         return cls.untrained(config, sizes.initialization, seed)
 
     @classmethod
-    def untrained(cls, config: ElectraPretrainingConfig, initialization: str = "normal", seed: int = 42) -> Self:
+    def untrained(cls, config: ElectraPretrainingConfig, initialization: str, seed: int) -> Self:
         """Build the networks of a configuration with initial weights, which follow from the seed.
 
         Args:
@@ -79,17 +81,18 @@ def joint_source(path: str | PathLike[str] | None, options: Values) -> str | Pat
     """Return the checkpoint or Hub id from which a joint model is loaded; for a run, its latest valid checkpoint.
 
     Args:
-        path: folder of a run or a checkpoint, Hub id, or None where the caller has the weights.
-        options: arguments of `from_pretrained`.
+        path: folder of a run or a checkpoint, or a Hub id; None where the caller has the weights.
+        options: keyword arguments of `from_pretrained`.
     Raises:
-        UserError: there is a single network, such as a discriminator, which would leave the joint model untrained.
+        UserError: the files are those of a single network, such as a discriminator, which would leave the joint model
+            untrained.
     """
     if isinstance(path, str | Path) and Path(path).is_dir() and not (Path(path) / CONFIG_NAME).is_file():
         path = checkpoint_named(str(path))
     if path is None or options.get("config") is not None:
         return path
-    location = ("subfolder", "revision", "token", "cache_dir", "local_files_only")
-    values, _ = PreTrainedConfig.get_config_dict(path, **{name: options[name] for name in location if name in options})
+    names = ("subfolder", "revision", "token", "cache_dir", "local_files_only")
+    values, _ = PreTrainedConfig.get_config_dict(path, **{name: options[name] for name in names if name in options})
     if values.get("model_type") != ElectraPretrainingConfig.model_type:
         raise UserError(f"{path} is a single network of type {values.get('model_type')}; name a run or a checkpoint-N")
     return path

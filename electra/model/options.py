@@ -163,11 +163,12 @@ class ObjectiveArguments(ObjectiveOptions, Options):
 
 
 def given_objective(options: Any, generator_type: str | None) -> Objective:
-    """Return an objective with the values that the user gives in place of its own.
+    """Return the objective of the options, with the values that the user gives in place of its own.
 
     Args:
-        options: `ObjectiveArguments`, or any object with the same attributes. Values of options that do nothing with
-            this objective are left out.
+        options: `ObjectiveArguments`, or any object with the same attributes. Options that have no effect with this
+            objective do not count.
+        generator_type: value of the option of this name; "uniform" for no generator network.
     """
     is_uniform = generator_type == UNIFORM
     unread = unread_options(objective_of(options.objective, is_uniform))
@@ -176,7 +177,9 @@ def given_objective(options: Any, generator_type: str | None) -> Objective:
 
 
 def network_options(recipe: str, options: Values) -> tuple[ModelArguments, ObjectiveArguments]:
-    """Return a recipe's options of the networks and of the objective, with `options` in place of its own values.
+    """Return a recipe's options of the networks and of the objective, with `options` in place of its values.
+
+    Options without effect are left out, and a warning names them.
 
     Raises:
         UserError: an unknown recipe or option, or options that do not go together.
@@ -194,6 +197,7 @@ def network_options(recipe: str, options: Values) -> tuple[ModelArguments, Objec
 
 
 def _groups_of(values: Values) -> tuple[ModelArguments, ObjectiveArguments]:
+    """Return the groups with these values, of options by name; values of other options are left out."""
     sizes = ModelArguments(**{f.name: values[f.name] for f in fields(ModelArguments) if f.name in values})
     objective = {f.name: values[f.name] for f in fields(ObjectiveArguments) if f.name in values}
     return sizes, ObjectiveArguments(**objective)
@@ -203,16 +207,17 @@ def check_objective(options: Any) -> None:
     """Raise a UserError if objective, shares, sharing and types of the networks do not go together.
 
     Args:
-        options: all fields of `ModelArguments` and `ObjectiveArguments` as attributes, without those of no effect.
+        options: object with all fields of `ModelArguments` and `ObjectiveArguments` as attributes; what has no effect
+            is as if it was not given.
     """
-    spec = given_objective(options, options.generator_type)
-    check_shares(spec)
-    trains_generator_alone = spec.has_stages or spec.is_adversarial or spec.is_energy_based
-    if options.generator_type == UNIFORM and trains_generator_alone:
+    objective = given_objective(options, options.generator_type)
+    check_shares(objective)
+    needs_network = objective.has_stages or objective.is_adversarial or objective.is_energy_based
+    if options.generator_type == UNIFORM and needs_network:
         raise UserError(f"--generator_type uniform does not go with --objective {options.objective}; choose a network")
-    if options.tie not in (None, "none") and spec.has_stages:
+    if options.tie not in (None, "none") and objective.has_stages:
         raise UserError(f"--tie {options.tie} would change the frozen generator of two_stage; choose none")
-    if options.tie == "gdes" and not spec.finds_replaced:
+    if options.tie == "gdes" and not objective.finds_replaced:
         raise UserError(f"--tie gdes is for a discriminator, not for --objective {options.objective}; choose another")
     for name in ("discriminator_type", "generator_type"):
         if getattr(options, name) in NEWER_BACKBONES:
@@ -228,7 +233,7 @@ def _backbones(o: Any) -> list[Backbone]:
 
 
 def _may_have(o: Any, has: Callable[[Backbone], bool]) -> bool:
-    """Return True if `has` holds for the backbone of a network, or may hold: trained networks are not read yet."""
+    """Return True if `has` holds for the backbone of a new network, or may hold for a trained one, not read yet."""
     backbones = _backbones(o)
     is_unknown = bool(o.init_discriminator or o.init_generator or not backbones)
     return is_unknown or any(map(has, backbones))
@@ -239,12 +244,13 @@ def _starts_from_generator(o: Any) -> bool:
 
 
 def _starts_untrained(o: Any) -> bool:
+    """Return True if the discriminator has initial weights of its own."""
     shares_trained = o.init_generator and o.tie != "none"
     return not (o.init_discriminator or shares_trained or _starts_from_generator(o))
 
 
 def needs_of_objective(*groups: Any) -> list[Need]:
-    """Return the conditions of the objective that stand at the options of these groups, each with all its options."""
+    """Return a `Need` for each condition that options of these groups declare, with all options that declare it."""
     names: dict[Condition, list[str]] = {}
     for group in groups:
         for f in fields(group):
@@ -292,4 +298,4 @@ MODEL_NEEDS = [
         "generator, without --no_init_from_generator",
     ),
 ]
-"""Conditions under which options of networks and objective do something, as far as these options decide it."""
+"""Needs of the options of networks and objective, as far as these options alone decide them."""

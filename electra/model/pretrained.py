@@ -49,6 +49,7 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.model.transfer import POSITIONS_KEY
 from electra.tokenizers.load import (
     TOKENIZER_FILES,
+    TokenizerLike,
     check_tokenizer,
     given_tokenizer,
     is_tokenizer_of,
@@ -58,11 +59,11 @@ from electra.tokenizers.load import (
 logger = logging.getLogger(__name__)
 
 STEP_KEY = "pretraining_step"
-"""Key in the configuration of an exported network: the step of its run at which it was exported."""
+"""Key in the configuration of an exported network with the step of its run at which it was exported."""
 ENERGY_KEY = "head_gives_energies"
-"""Key in the configuration of an exported Electric, which says that the head gives energies."""
+"""Key in the configuration of an exported Electric: true, because the head gives energies."""
 OBJECTIVE_KEY = "electra_objective"
-"""Key with the objective in the configuration of another exported discriminator whose answers are no probabilities."""
+"""Key in the configuration of any other exported discriminator whose answers are no probabilities: its objective."""
 
 
 def locate_model(pretrain_path: str) -> str:
@@ -85,33 +86,43 @@ def locate_model(pretrain_path: str) -> str:
 
 
 def trained_source(path: str, role: str) -> str:
-    """Return the folder or Hub id of a trained generator or discriminator; for a run, the exported network's."""
+    """Return the folder or Hub id of a trained network, as `locate_model` does; for a run, that of its `role`.
+
+    Args:
+        path: see `locate_model`.
+        role: generator or discriminator, the network that is taken from a finished run.
+    """
     exported = network_path(path) / role
     return locate_model(str(exported) if exported.is_dir() else path)
 
 
 def _model_folder(folder: Path) -> Path:
+    """Return the folder with a config.json: this one, its `discriminator/`, or its latest valid checkpoint.
+
+    Raises:
+        UserError: there is no such folder, or it is damaged.
+    """
     for candidate in (folder, folder / "discriminator"):
         if not (candidate / CONFIG_NAME).is_file():
             continue
         has_manifest = (candidate / MANIFEST_NAME).is_file()
-        wrong = find_damage(candidate, *RESUME_ONLY, *said_edits(candidate)) if has_manifest else None
-        if wrong:
-            raise UserError(f"{candidate} {wrong}; name another model, or remove its {MANIFEST_NAME} to use it so")
+        damage = find_damage(candidate, *RESUME_ONLY, *edited_config(candidate)) if has_manifest else None
+        if damage:
+            raise UserError(f"{candidate} {damage}; name another model, or remove its {MANIFEST_NAME} to use it so")
         return candidate
     for checkpoint in checkpoints_of(folder):
-        wrong = find_damage(checkpoint, *RESUME_ONLY)
-        if wrong is None:
+        damage = find_damage(checkpoint, *RESUME_ONLY)
+        if damage is None:
             logger.info("the run %s has not ended: using its networks of step %d", folder, step_of(checkpoint))
             return checkpoint
-        logger.warning("%s %s; looking for an older checkpoint", checkpoint, wrong)
+        logger.warning("%s %s; looking for an older checkpoint", checkpoint, damage)
     raise UserError(
         f"{folder} holds no model: no {CONFIG_NAME}, no discriminator/ and no complete checkpoint-N; name another one"
     )
 
 
-def said_edits(folder: Path) -> list[str]:
-    """Return [config.json] and log a warning if this file of an exported folder was edited; return [] otherwise."""
+def edited_config(folder: Path) -> list[str]:
+    """Return the name of a folder's config.json, and log a warning, if the file was edited; return [] otherwise."""
     if not differs_from_manifest(folder, CONFIG_NAME):
         return []
     logger.warning("%s: %s is not as it was written, and is used as it is", folder, CONFIG_NAME)
@@ -119,7 +130,7 @@ def said_edits(folder: Path) -> list[str]:
 
 
 def read_config(source: str) -> PreTrainedConfig:
-    """Read the configuration of an encoder or of the joint model.
+    """Read the configuration of an encoder or of a joint model.
 
     Args:
         source: a result of `locate_model`, or a config.json file.
@@ -149,14 +160,14 @@ NOT_OF_NETWORK = frozenset(
         *("use_cache", "output_attentions", "output_hidden_states", "return_dict"),
     )
 )
-"""Values of a configuration that may differ between equal networks: where they were made, how long they were trained,
-and what a call returns."""
+"""Names of values that may differ between the configurations of equal networks: where these were made, how long they
+were trained, and what a call returns."""
 
 
-def other_values(before: PreTrainedConfig, after: PreTrainedConfig) -> dict[str, tuple[object, object]]:
-    """Return the values that differ between two configurations: path -> (before, after).
+def different_values(before: PreTrainedConfig, after: PreTrainedConfig) -> dict[str, tuple[object, object]]:
+    """Return the values that differ between two configurations by their paths, as (before, after).
 
-    `NOT_OF_NETWORK` is left out.
+    Values of `NOT_OF_NETWORK` are left out.
     """
     first, second = (_by_path(json.loads(config.to_json_string(use_diff=False))) for config in (before, after))
     paths = dict.fromkeys(chain(first, second))
@@ -164,7 +175,7 @@ def other_values(before: PreTrainedConfig, after: PreTrainedConfig) -> dict[str,
 
 
 def _by_path(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the values of nested mappings by their paths, without `NOT_OF_NETWORK`."""
+    """Return the values of nested mappings by paths such as generator.hidden_size, without `NOT_OF_NETWORK`."""
     by_path: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -229,32 +240,40 @@ def name_of(model: PreTrainedModel) -> str:
     return str(getattr(model.config, "_name_or_path", "") or type(model).__name__)
 
 
-def tokenizer_of(model: PreTrainedModel, processing_class: object = None) -> PreTrainedTokenizerBase:
+def tokenizer_of(model: PreTrainedModel, processing_class: TokenizerLike | None) -> PreTrainedTokenizerBase:
     """Return the tokenizer of a model in memory: `processing_class`, or the tokenizer beside the files of the model.
 
+    Args:
+        processing_class: a tokenizer, its path or Hub id; None for the one beside the files.
     Raises:
-        UserError: there is no tokenizer, or `processing_class` is not the one of the model's folder.
+        UserError: there is no tokenizer, its folder is damaged, or `processing_class` is not that of the folder.
     """
     source = name_of(model)
-    has_own = Path(source).is_dir() and may_have_tokenizer(source)
-    wrong = None
-    if has_own and (Path(source) / MANIFEST_NAME).is_file():
-        wrong = find_damage(Path(source), *RESUME_ONLY, "model", *said_edits(Path(source)))
-    if wrong:
-        raise UserError(f"{source} {wrong}; load the model from another folder, or remove its {MANIFEST_NAME}")
+    is_beside_model = Path(source).is_dir() and may_have_tokenizer(source)
+    damage = None
+    if is_beside_model and (Path(source) / MANIFEST_NAME).is_file():
+        damage = find_damage(Path(source), *RESUME_ONLY, "model", *edited_config(Path(source)))
+    if damage:
+        raise UserError(f"{source} {damage}; load the model from another folder, or remove its {MANIFEST_NAME}")
     if processing_class is None:
-        if not has_own:
+        if not is_beside_model:
             raise UserError(f"processing_class is missing: give the tokenizer of the {type(model).__name__}")
         return load_tokenizer_beside_model(source)
     tokenizer = given_tokenizer(processing_class)
-    model_tokenizer = own_tokenizer(source, "processing_class") if has_own else None
+    model_tokenizer = own_tokenizer(source, "processing_class") if is_beside_model else None
     if model_tokenizer is not None:
         check_given_tokenizer(tokenizer, model_tokenizer, source)
     return tokenizer
 
 
-def check_given_tokenizer(processing_class: object, tokenizer: PreTrainedTokenizerBase, source: str) -> None:
-    """Refuse a `processing_class` that is not the tokenizer of the folder or Hub id `source`; None is accepted."""
+def check_given_tokenizer(
+    processing_class: TokenizerLike | None, tokenizer: PreTrainedTokenizerBase, source: str
+) -> None:
+    """Raise a UserError if `processing_class`, a tokenizer, its path or Hub id, is not `tokenizer`; None is accepted.
+
+    Args:
+        source: folder or Hub id of `tokenizer`, for the message.
+    """
     if processing_class is not None and not is_tokenizer_of(given_tokenizer(processing_class), tokenizer):
         raise UserError(f"processing_class is not the tokenizer of {source}, which has its own; give that one")
 
@@ -267,16 +286,17 @@ def load_network(
     encoder_only: bool = False,
     **options: object,
 ) -> tuple[PreTrainedModel, list[str]]:
-    """Load a network in float32; raise an error if weights are missing, which transformers would draw.
+    """Load a network in float32; raise an error if weights are missing, which transformers would draw at random.
 
     Args:
         network_class: class of transformers.
         source: a result of `locate_model`.
         config: configuration in place of the one in the source.
-        encoder_only: accept files without weights of heads.
+        encoder_only: accept files that lack weights of heads and the pooler.
         options: arguments of `from_pretrained`; with a `state_dict`, no file is read.
     Returns:
-        the network, and the names of weights of its heads that are fresh, because the files have none of this size.
+        the network, and the names of those weights of its heads that are initialized, because the files have none of
+            their size.
     Raises:
         UserError: the files are damaged, weights and configuration do not fit each other, or a weight is not finite.
     """
@@ -295,33 +315,33 @@ def load_network(
 
     missing_keys = set(report["missing_keys"]) | _missing_shared_weights(network, source)
     sizes = {key: f"{key}: {tuple(stored)}, not {tuple(built)}" for key, stored, built in report["mismatched_keys"]}
-    fresh: set[str] = set()
+    initialized_keys: set[str] = set()
     if encoder_only:
         prefix = f"{network.base_model_prefix}." if network.base_model is not network else ""
-        fresh = {key for key in missing_keys | sizes.keys() if not key.startswith(prefix)}
+        initialized_keys = {key for key in missing_keys | sizes.keys() if not key.startswith(prefix)}
         missing_keys = {key for key in missing_keys if not key.startswith(f"{prefix}pooler.")}
 
-    _refuse(source, "lacks", missing_keys - fresh)
+    _refuse(source, "lacks", missing_keys - initialized_keys)
     _refuse(source, "has, beyond its configuration,", filter(LAYER.match, report["unexpected_keys"]))
-    _refuse(source, "has in another size", {sizes[key] for key in sizes.keys() - fresh})
-    _check_finite(source, network)
-    return network, sorted(fresh)
+    _refuse(source, "has in another size", {sizes[key] for key in sizes.keys() - initialized_keys})
+    _check_finite_weights(source, network)
+    return network, sorted(initialized_keys)
 
 
-def _check_finite(source: str, network: PreTrainedModel) -> None:
-    """Refuse weights that are nan or infinite, from which answers would be computed that mean nothing.
+def _check_finite_weights(source: str, network: PreTrainedModel) -> None:
+    """Refuse weights that are nan or infinite, because answers that are made of them mean nothing.
 
     The smallest and the largest value of a weight are nan if any value is; one pass finds both, without a copy.
     """
-    for name, value in chain(network.named_parameters(), network.named_buffers()):
-        if value.is_floating_point() and value.numel() and not torch.stack(value.aminmax()).isfinite().all():
+    for name, weight in chain(network.named_parameters(), network.named_buffers()):
+        if weight.is_floating_point() and weight.numel() and not torch.stack(weight.aminmax()).isfinite().all():
             raise UserError(
                 f"{source}: its weight {name} is not finite: the network has diverged, or is damaged; name another one"
             )
 
 
 def _missing_shared_weights(network: PreTrainedModel, source: str) -> set[str]:
-    """Return the names of shared weights that a joint model's files lack: transformers would draw them in silence."""
+    """Return the names of shared weights that a joint model's files lack: transformers would draw them unnoticed."""
     if not isinstance(network, ElectraForJointPretraining):
         return set()
     stored: set[str] = set()
@@ -332,6 +352,7 @@ def _missing_shared_weights(network: PreTrainedModel, source: str) -> set[str]:
 
 
 def _refuse(source: str, problem: str, weights: Iterable[str]) -> None:
+    """Raise a UserError that names the weights with a problem, if there are any."""
     names = sorted(weights)
     if names:
         raise UserError(
@@ -341,21 +362,27 @@ def _refuse(source: str, problem: str, weights: Iterable[str]) -> None:
 
 
 class Networks(NamedTuple):
-    """A pair of networks with their heads; without a discriminator, a masked language model stands in its place."""
+    """A pair of networks with their heads, and their tokenizer.
+
+    Args:
+        generator: a masked language model; None if there is none.
+        discriminator: the main network: a discriminator or a masked language model.
+        tokenizer: the tokenizer of both.
+        joint: configuration of the joint model as which the pair was trained; None if it is unknown.
+        source: folder or Hub id of the networks, a result of `locate_model`.
+    """
 
     generator: PreTrainedModel | None
     discriminator: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     joint: ElectraPretrainingConfig | None
-    """Configuration of the joint model as which the pair was trained; None if it is unknown."""
     source: str
-    """Folder or Hub id of the networks, a result of `locate_model`."""
 
     @property
     def objective(self) -> str | None:
-        """Return the objective that trained the networks; None if their files do not say it.
+        """Return the name of the objective that trained the networks; None if their files do not have it.
 
-        An exported discriminator has the name only if its answers are no probabilities.
+        The files of an exported discriminator have the name only if its answers are no probabilities.
         """
         if self.joint is not None:
             return self.joint.objective
@@ -370,12 +397,12 @@ class Networks(NamedTuple):
         return self.objective is not None and OBJECTIVES[self.objective].is_energy_based
 
 
-def networks_of(model: PreTrainedModel, processing_class: object = None) -> Networks:
+def networks_of(model: PreTrainedModel, processing_class: TokenizerLike | None) -> Networks:
     """Return the networks of a model in memory, as `load_networks` returns those of files.
 
     Args:
         model: a joint model, a discriminator or a masked language model.
-        processing_class: see `tokenizer_of`.
+        processing_class: see `tokenizer_of`, which also raises the errors.
     """
     tokenizer = tokenizer_of(model, processing_class)
     if isinstance(model, ElectraForJointPretraining):
@@ -397,32 +424,35 @@ def load_networks(
         generator: run folder, checkpoint, folder or Hub id of a generator, or of any masked language model, in place
             of the checkpoint's own generator.
         of_any_type: accept masked language models of a type that is no backbone.
+    Raises:
+        UserError: networks or tokenizer are missing, damaged or of another type, or the pair has two vocabularies.
     """
     source = locate_model(checkpoint)
-    small, large, joint = _load_pair(source, of_any_type)  # before the tokenizer: a wrong name is not a lack of one
+    # Before the tokenizer, so that a name of no model is not refused for its lack of a tokenizer.
+    generator_network, discriminator, joint = _load_pair(source, of_any_type)
     tokenizer = load_tokenizer_beside_model(source)
     check_tokenizer(tokenizer, source)
 
     exported = Path(source).with_name("generator")
-    is_run = Path(source).is_dir() and Path(source) != network_path(checkpoint)  # named as a whole
-    if generator is None and is_run and exported.is_dir():
+    is_whole_run = Path(source).is_dir() and Path(source) != network_path(checkpoint)
+    if generator is None and is_whole_run and exported.is_dir():
         generator = str(exported)
     if generator is not None:
         generator_source = trained_source(generator, "generator")
-        first, second, _ = _load_pair(generator_source, of_any_type)
-        small = first or second
+        generator_of_joint, network, _ = _load_pair(generator_source, of_any_type)
+        generator_network = generator_of_joint or network
         generator_tokenizer = own_tokenizer(generator_source, source) or tokenizer
-        if is_detector(small) or generator_tokenizer.get_vocab() != tokenizer.get_vocab():
+        if is_detector(generator_network) or generator_tokenizer.get_vocab() != tokenizer.get_vocab():
             raise UserError(f"{generator} is no generator for {checkpoint}: name a masked language model of its run")
-    if small is not None and small.config.vocab_size != large.config.vocab_size:
+    if generator_network is not None and generator_network.config.vocab_size != discriminator.config.vocab_size:
         raise UserError(f"the networks of {checkpoint} and {generator} have other vocabularies; name those of one run")
-    return Networks(small, large, tokenizer, joint, source)
+    return Networks(generator_network, discriminator, tokenizer, joint, source)
 
 
 def _load_pair(
     source: str, of_any_type: bool
 ) -> tuple[PreTrainedModel | None, PreTrainedModel, ElectraPretrainingConfig | None]:
-    """Return generator, main network and joint configuration of a checkpoint; an exported network alone has no others.
+    """Return generator, main network and joint configuration of a checkpoint; None, network and None of one network.
 
     The configuration of an exported network says whether it is a discriminator or a masked language model.
     """
@@ -439,25 +469,28 @@ def _load_pair(
 
 
 def may_have_tokenizer(source: str) -> bool:
+    """Return False if a folder has no file of a tokenizer; True for others, and for a Hub id."""
     return not Path(source).is_dir() or any((Path(source) / name).is_file() for name in TOKENIZER_FILES)
 
 
 def load_tokenizer_beside_model(source: str) -> PreTrainedTokenizerBase:
+    """Load the tokenizer in the folder, or of the Hub id, of a model; errors are those of `load_tokenizer`."""
     with silent_transformers():  # transformers looks at config.json, too, and warns of the joint model's
         return load_tokenizer(source)
 
 
 def own_tokenizer(source: str, subject: str) -> PreTrainedTokenizerBase | None:
-    """Return the tokenizer that lies beside a model; None, with a warning, if this tokenizer cannot be read.
+    """Return the tokenizer that lies beside a model; None if there is none, or, with a warning, if it cannot be read.
 
     Args:
+        source: folder or Hub id of the model.
         subject: name, for the warning, of the tokenizer or model that cannot be compared then.
     """
     if not may_have_tokenizer(source):
         return None
     try:
         return load_tokenizer_beside_model(source)
-    except UserError as error:  # why the user names another
+    except UserError as error:  # which may be why the user names another tokenizer
         logger.warning("%s cannot be compared with the model's own tokenizer: %s", subject, error)
         return None
 
@@ -469,7 +502,7 @@ def without_pooling(config: PreTrainedConfig) -> dict[str, bool]:
 
 @contextmanager
 def silent_transformers() -> Iterator[None]:
-    """Suppress transformers' report of unused heads and its progress bars in the block."""
+    """Hide transformers' reports about the weights of heads, and its progress bars, in the block."""
     level = transformers_logging.get_verbosity()
     has_bars = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()

@@ -29,27 +29,31 @@ POSITIONS_KEY = "pretraining_positions"
 
 @dataclass(frozen=True)
 class VocabularyRows:
-    """A plan for the rows of a vocabulary's tables: which old rows each new row comes from."""
+    """A plan for the tables that have a row for each token: which old rows each new row comes from.
+
+    Args:
+        kept_rows: new id of a token -> its old id.
+        averaged_rows: new id of a token -> old ids of the pieces into which the old tokenizer cuts it.
+        size: number of new rows, with those that come from no old row.
+    """
 
     kept_rows: dict[int, int]
-    """New id of a token -> its old id."""
-    averaged: dict[int, list[int]]
-    """New id of a token -> old ids of the pieces into which the old tokenizer cuts it."""
+    averaged_rows: dict[int, list[int]]
     size: int
 
     def fill(self, table: Tensor, old: Tensor) -> Tensor:
-        """Return a copy of `table`, (V, ...), in which each planned row is the old table's row that it comes from."""
+        """Return a copy of a new table, (V, ...), whose planned rows are filled from the old table, (V_old, ...)."""
         filled = table.clone()
         rows = list(self.kept_rows)
         sources = list(self.kept_rows.values())
         filled[rows] = old[sources].to(filled)
-        for row, pieces in self.averaged.items():
+        for row, pieces in self.averaged_rows.items():
             filled[row] = old[pieces].mean(dim=0)
         return filled
 
 
 def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase) -> VocabularyRows:
-    """Return, for each token of a new vocabulary, the old rows of which the embedding of the token is made.
+    """Return which rows of an old vocabulary's tables those of a new vocabulary come from.
 
     Raises:
         UserError: the algorithms differ, so that a token such as `s` means something else.
@@ -68,41 +72,44 @@ def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBas
         old_id = getattr(old, f"{role}_id")
         if new_id is not None and old_id is not None:
             kept_rows[new_id] = old_id
-    special = set(kept_rows)
+    special_ids = set(kept_rows)
 
-    averaged: dict[int, list[int]] = {}
+    averaged_rows: dict[int, list[int]] = {}
     old_ids = old.get_vocab()
-    words = Tokenizer(model)
-    ends = _end_cutter(old, model) if isinstance(model, WordPiece) else words
+    cutter = Tokenizer(model)
+    end_cutter = _end_cutter(old, model) if isinstance(model, WordPiece) else None
     for token, index in new.get_vocab().items():
-        if index in special:
+        if index in special_ids:
             continue
         if token in old_ids:
             kept_rows[index] = old_ids[token]
             continue
-        if ends is not words and token.startswith("##"):
-            pieces = ends.encode(token[2:]).ids
+        if end_cutter is not None and token.startswith("##"):
+            pieces = end_cutter.encode(token[2:]).ids
         else:
-            pieces = words.encode(token).ids
+            pieces = cutter.encode(token).ids
         if pieces and old.unk_token_id not in pieces:
-            averaged[index] = pieces
-    return VocabularyRows(kept_rows, averaged, vocabulary_size(new))
+            averaged_rows[index] = pieces
+    return VocabularyRows(kept_rows, averaged_rows, vocabulary_size(new))
 
 
 def _end_cutter(tokenizer: PreTrainedTokenizerBase, model: WordPiece) -> Tokenizer:
-    """Return a tokenizer that cuts the end of a word, written without ##, into the pieces that old words end with."""
+    """Return a tokenizer that cuts the end of a word, given without ##, into pieces that continue words."""
     vocabulary = tokenizer.get_vocab()
     pieces = {token[2:]: index for token, index in vocabulary.items() if token.startswith("##")}
     pieces[model.unk_token] = vocabulary[model.unk_token]
-    longest = model.max_input_chars_per_word
-    cutter = WordPiece(
-        pieces, unk_token=model.unk_token, continuing_subword_prefix="", max_input_chars_per_word=longest
+    return Tokenizer(
+        WordPiece(
+            pieces,
+            unk_token=model.unk_token,
+            continuing_subword_prefix="",
+            max_input_chars_per_word=model.max_input_chars_per_word,
+        )
     )
-    return Tokenizer(cutter)
 
 
 def trained_positions(config: PreTrainedConfig) -> int:
-    """Return how many positions of a network were trained: all, unless the run had shorter segments."""
+    """Return how many positions of a network were trained, from the first on: all, unless segments were shorter."""
     longest = longest_text(config)
     return min(longest, getattr(config, POSITIONS_KEY, longest))
 
@@ -115,7 +122,12 @@ def resize(
     positions: int,
     layers: int,
 ) -> None:
-    """Change the sizes in a configuration; `positions` counts the tokens of the longest text."""
+    """Change the sizes in a configuration.
+
+    Args:
+        positions: tokens of the longest text that the network will accept.
+        layers: number of layers, at most the present one.
+    """
     longest = longest_text(config)
     config.vocab_size = vocab_size
     config.pad_token_id = pad_token_id
@@ -132,19 +144,20 @@ def transfer(
     network: PreTrainedModel,
     state: dict[str, Tensor],
     rows: VocabularyRows | None,
-    repeated: int,
+    repeated_positions: int,
 ) -> dict[str, Tensor]:
-    """Return the weights of the trained network, by name, in the sizes of `network`.
+    """Return the weights of a trained network, by name, in the sizes of `network`.
 
     Args:
-        state: weights of `network` by name, which rows without a source keep.
+        state: weights of `network` by name; rows that come from no old row keep them.
         rows: plan for the rows of the vocabulary; None if both networks have the same vocabulary.
-        repeated: number of trained positions, which are repeated in the rest of the table; 0 keeps all rows.
+        repeated_positions: number of trained positions, whose rows are repeated in the rest of the table; 0 for no
+            repetition.
     """
     old_weights = trained_network.state_dict()
     new_weights = {name: old_weights[name] for name in state}  # the first layers, if it has fewer
     if rows is not None:
-        for name in _tables(trained_network):
+        for name in _vocabulary_tables(trained_network):
             new_weights[name] = rows.fill(state[name], old_weights[name])
 
     modules = {module: name for name, module in trained_network.named_modules()}
@@ -152,14 +165,14 @@ def transfer(
     if position is None:
         return new_weights
     name = f"{modules[position]}.weight"
-    if repeated or state[name].shape != old_weights[name].shape:
+    if repeated_positions or state[name].shape != old_weights[name].shape:
         trained_rows = old_weights[name][first_position(trained_network.config) :]
         table = state[name].clone()
         first = first_position(network.config)
         table_rows = table[first:]  # a view
         table_rows[: len(trained_rows)] = trained_rows[: len(table_rows)]
-        if repeated:
-            repeat_rows(table_rows, repeated)
+        if repeated_positions:
+            repeat_rows(table_rows, repeated_positions)
         new_weights[name] = table
     return new_weights
 
@@ -170,8 +183,8 @@ def repeat_rows(table: Tensor, count: int) -> None:
     table[rows] = table[rows % count]
 
 
-def _tables(network: PreTrainedModel) -> list[str]:
-    """Return the names of weights with a row for each token: word embeddings, matrix and bias of the LM head."""
+def _vocabulary_tables(network: PreTrainedModel) -> list[str]:
+    """Return the names of the weights with a row for each token: word embeddings, matrix and bias of the LM head."""
     tables = {id(embedding_modules(network)["word"].weight)}
     head: Any = network.get_output_embeddings()
     if head is not None:

@@ -32,9 +32,9 @@ from electra.model.joint import ElectraForJointPretraining
 from electra.model.pretrained import (
     STEP_KEY,
     check_given_tokenizer,
+    different_values,
     load_network,
     load_tokenizer_beside_model,
-    other_values,
     own_tokenizer,
     read_config,
     trained_source,
@@ -273,7 +273,7 @@ def load_into(
         )
     if network_tokenizer is not None and (has_other_size or network_tokenizer.get_vocab() != tokenizer.get_vocab()):
         rows = rows_of_vocabulary(network_tokenizer, tokenizer)
-        sources = (len(rows.kept_rows), len(rows.averaged))
+        sources = (len(rows.kept_rows), len(rows.averaged_rows))
         line = "%s: of %d tokens, %d keep their rows, %d start as the mean of their pieces, %d are drawn at random"
         logger.info(line, name, rows.size, *sources, rows.size - sum(sources))
     trained_length = trained_positions(config)
@@ -355,9 +355,9 @@ def changed_network_values(
 ) -> dict[str, tuple[object, object]]:
     """Return the values of the networks that differ from a checkpoint: path -> (of the checkpoint, of `config`).
 
-    Paths are those of `other_values`, such as discriminator.hidden_size. Without a checkpoint there are none.
+    Paths are those of `different_values`, such as discriminator.hidden_size. Without a checkpoint there are none.
     """
-    return {} if checkpoint is None else other_values(read_config(checkpoint), config)
+    return {} if checkpoint is None else different_values(read_config(checkpoint), config)
 
 
 def start_of_run(args: ElectraTrainingArguments) -> Path | None:
@@ -404,7 +404,7 @@ def _check_start(checkpoint: Path, config: ElectraPretrainingConfig) -> None:
     has_both = before.generator is not None and config.generator is not None  # else `take_weights` refuses
     roles = ("tie", "discriminator", *(["generator"] if has_both else []))
     changes = []
-    for path, (old, value) in other_values(before, config).items():
+    for path, (old, value) in different_values(before, config).items():
         role, _, name = path.partition(".")
         is_of_objective = role not in roles
         is_free = option_of_dropout(path) is not None or name.rpartition(".")[2] in OF_NEXT_PHASE

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -43,6 +43,10 @@ TOKENIZER_FILES = (
 """Files of tokenizers, of which every folder that `AutoTokenizer` can read has at least one."""
 TOKENIZER_SUBFOLDERS = ("tokenizer", "discriminator")
 """Folders in a run folder that may hold the tokenizer, by preference."""
+
+
+TokenizerLike: TypeAlias = PreTrainedTokenizerBase | str | Path
+"""A tokenizer, or the path or Hub id of one."""
 
 
 @contextmanager
@@ -96,7 +100,7 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
     return with_unknown(with_template(tokenizer))
 
 
-def given_tokenizer(tokenizer: PreTrainedTokenizerBase | str | Path) -> PreTrainedTokenizerBase:
+def given_tokenizer(tokenizer: TokenizerLike) -> PreTrainedTokenizerBase:
     """Return a tokenizer as it is; load one that is given as a path or a Hub id."""
     if isinstance(tokenizer, PreTrainedTokenizerBase):
         return tokenizer

@@ -44,10 +44,10 @@ def test_new_words_are_the_mean_of_the_pieces_that_they_replace(algorithm, size)
     new = extend_tokenizer(old, DOMAIN, 5, 2)
     rows = rows_of_vocabulary(old, new)
     assert rows.kept_rows == {index: index for index in range(len(old))}
-    assert (len(rows.kept_rows), len(rows.averaged), rows.size) == (len(old), 5, len(old) + 5)
+    assert (len(rows.kept_rows), len(rows.averaged_rows), rows.size) == (len(old), 5, len(old) + 5)
     for text in DOMAIN:  # cut by the new tokenizer, and the new tokens by their rows: cut by the old one
         ids = plain_backend(new).encode(text, add_special_tokens=False).ids
-        pieces = [piece for index in ids for piece in rows.averaged.get(index, [index])]
+        pieces = [piece for index in ids for piece in rows.averaged_rows.get(index, [index])]
         assert pieces == plain_backend(old).encode(text, add_special_tokens=False).ids
 
 
@@ -57,8 +57,8 @@ def test_new_ends_of_words_are_the_mean_of_ends_of_words():
     vocabularies[1] = [*vocabularies[1], "##ingly", "ingly", "##inx"]
     old, new = (BertTokenizer(vocab={t: i for i, t in enumerate(tokens)}) for tokens in vocabularies)
     rows = rows_of_vocabulary(old, new)
-    assert rows.averaged == {10: [7, 8], 11: [5, 9, 8]}
-    assert (len(rows.kept_rows), len(rows.averaged), rows.size) == (10, 2, 13)
+    assert rows.averaged_rows == {10: [7, 8], 11: [5, 9, 8]}
+    assert (len(rows.kept_rows), len(rows.averaged_rows), rows.size) == (10, 2, 13)
 
 
 def test_tokens_are_matched_by_role_and_by_name():
@@ -74,7 +74,7 @@ def test_a_token_of_unknown_characters_is_new():
     old = trained_on(TEXTS * 3, "wordpiece", 160)
     new = trained_on([*TEXTS * 3, "Σ Σ"], "wordpiece", 160)
     rows = rows_of_vocabulary(old, new)
-    assert new.get_vocab()["σ"] not in {**rows.kept_rows, **rows.averaged}
+    assert new.get_vocab()["σ"] not in {**rows.kept_rows, **rows.averaged_rows}
 
 
 @parametrize("model_type", BACKBONES)
