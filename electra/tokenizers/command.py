@@ -33,12 +33,12 @@ def main(argv: list[str] | None = None) -> None:
     logger.info("corpus: %s", corpus.names)
     source = None if output.extend is None else load_tokenizer(output.extend)
     tokenizer, report = train_on_corpus(corpus, options, output.seed, source, output.new_tokens)
-    refuse_taken(folder)  # by another command, meanwhile
+    refuse_taken(folder)  # another command may have written there meanwhile
     build_folder(folder, "the tokenizer", lambda new: save_tokenizer(tokenizer, report, new))
     logger.info("tokenizer in %s: use it with --tokenizer_path %s", folder, folder)
 
 
 def refuse_taken(folder: Path) -> None:
-    """Refuse a folder that has files."""
+    """Raise a UserError if the folder for the tokenizer has files."""
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"--output_dir {folder} is not empty; remove it, or name another folder")

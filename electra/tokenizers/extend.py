@@ -43,10 +43,12 @@ def extend_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """Return a copy of a tokenizer with up to `new_tokens` more tokens, learned from the documents.
 
-    A new token has at most 30 characters, and a letter or a digit, because lines of tables are no words.
+    A new token has at most `LONGEST_TOKEN` characters, and a letter or a digit, because lines of tables are no words.
 
+    Args:
+        min_frequency: how often a word, or a pair of pieces that becomes a token, occurs at least.
     Raises:
-        UserError: the tokenizer's algorithm cannot be continued, or the text has nothing to add.
+        UserError: the tokenizer's algorithm cannot be continued, its ids would change, or the text has nothing to add.
     """
     backend = tokenizer.backend_tokenizer
     name = tokenizer.name_or_path
@@ -79,15 +81,15 @@ def extend_tokenizer(
         model["vocab"] = {**old_ids, **new_ids}
     if model["type"] == "BPE":
         model["merges"] = [*model["merges"], *map(list, merges)]
-    longer = copy.deepcopy(tokenizer)
-    longer._tokenizer = Tokenizer.from_str(json.dumps(state))
-    if not (old_ids | new_ids).items() <= longer.get_vocab().items():
+    extended = copy.deepcopy(tokenizer)
+    extended._tokenizer = Tokenizer.from_str(json.dumps(state))
+    if not (old_ids | new_ids).items() <= extended.get_vocab().items():
         raise UserError(f"tokenizer {name}: its ids would change; train a new tokenizer")
     logger.info("added %d tokens, such as %s", len(names), ", ".join(names[:10]))
-    return longer
+    return extended
 
 
-def _text(backend: Tokenizer, token: str) -> str:
+def _text_of(backend: Tokenizer, token: str) -> str:
     """Return the text that a token stands for; byte-level tokens are decoded from their letters."""
     is_byte_level = "ByteLevel" in str(backend.decoder)
     return backend.decoder.decode([token]) if is_byte_level else token
@@ -95,45 +97,58 @@ def _text(backend: Tokenizer, token: str) -> str:
 
 def _has_letters(backend: Tokenizer, token: str) -> bool:
     """Return True if a token has a letter, a digit or, in a byte-level tokenizer, a part of a character."""
-    return any(character.isalnum() or character == "\ufffd" for character in _text(backend, token))
+    return any(character.isalnum() or character == "\ufffd" for character in _text_of(backend, token))
 
 
 def _best_words(tokenizer: PreTrainedTokenizerBase, prefix: str, words: dict[str, int]) -> list[str]:
-    """Return words that are no token yet and have several pieces; words that save most pieces come first."""
+    """Return the words that are no token yet and have several pieces, those that save most pieces first.
+
+    Args:
+        prefix: mark of pieces that continue a word, ##.
+        words: word -> its count.
+    """
     old_ids = tokenizer.get_vocab()
     candidates = {
         word: count
         for word, count in words.items()
         if word not in old_ids and len(word) <= LONGEST_TOKEN and not word.startswith(prefix)
     }
-    saved = {}
-    for word, count, ids, _ in _encode(tokenizer.backend_tokenizer, candidates):
+    saved_pieces = {}
+    for word, count, ids, _ in _encode_words(tokenizer.backend_tokenizer, candidates):
         pieces = len(word) if tokenizer.unk_token_id in ids else len(ids) - 1
         if pieces > 0:
-            saved[word] = count * pieces
-    return sorted(saved, key=lambda word: (-saved[word], word))
+            saved_pieces[word] = count * pieces
+    return sorted(saved_pieces, key=lambda word: (-saved_pieces[word], word))
 
 
 def _add_pieces(
     model: dict[str, Any],
-    old: dict[str, int],
+    old_ids: dict[str, int],
     size: int,
     names: list[str],
     merges: list[tuple[str, str]],
 ) -> None:
-    """Append pieces to a Unigram model, each with a score a little better than that of the two pieces it replaces."""
+    """Append pieces to a Unigram model, each with a score a little better than that of the two pieces it replaces.
+
+    Args:
+        model: state of the model, which is changed.
+        old_ids: token -> id, also of added tokens, which the model itself does not have.
+        size: id of the first new piece.
+        names: the new pieces.
+        merges: pairs of pieces that become one, in order; later pairs have pieces of earlier ones.
+    """
     scores = dict(model["vocab"])
     for first, second in merges:
         score = scores[first] + scores[second] + _BETTER
         scores[first + second] = max(score, scores.get(first + second, -float("inf")))
-    by_id = {index: token for token, index in old.items()}
+    by_id = {index: token for token, index in old_ids.items()}
     for index in range(len(model["vocab"]), size):  # ids of added tokens; a model's ids have no gaps
         model["vocab"].append([by_id.get(index, f"{UNMATCHABLE_PREFIX}{index}"), 0.0])
     model["vocab"] += [[token, scores[token]] for token in names]
 
 
-def _encode(backend: Tokenizer, words: dict[str, int]) -> Iterator[tuple[str, int, list[int], list[str]]]:
-    """Yield each word with its count, and the ids and names of its pieces; words are normalized already."""
+def _encode_words(backend: Tokenizer, words: dict[str, int]) -> Iterator[tuple[str, int, list[int], list[str]]]:
+    """Yield each normalized word with its count, and the ids and names of its pieces."""
     pieces = Tokenizer(backend.model)
     ordered = sorted(words)
     for first in range(0, len(ordered), _WORDS_AT_ONCE):
@@ -148,15 +163,19 @@ def _further_merges(
     count: int,
     min_frequency: int,
 ) -> list[tuple[str, str]]:
-    """Return `count` further merges of BPE, in which the present pieces of each word are its characters."""
+    """Return up to `count` further merges of BPE, in which the present pieces of each word are its characters.
+
+    Args:
+        words: normalized word -> its count.
+    """
     backend = tokenizer.backend_tokenizer
     symbols: dict[str, str] = {}
     rewritten: Counter[str] = Counter()
-    for word, times, ids, tokens in _encode(backend, words):
+    for word, word_count, ids, tokens in _encode_words(backend, words):
         is_known = tokenizer.unk_token_id not in ids and "".join(tokens) == word  # no byte of an unknown character
         if len(ids) > 1 and is_known:
             written_tokens = [symbols.setdefault(token, chr(_FIRST_SYMBOL + len(symbols))) for token in tokens]
-            rewritten["".join(written_tokens)] += times
+            rewritten["".join(written_tokens)] += word_count
     if not rewritten:
         return []
     names = {symbol: token for token, symbol in symbols.items()}
@@ -172,7 +191,7 @@ def _further_merges(
     pieces = set(symbols)
     for pair in state["model"]["merges"]:
         first, second = ("".join(names[symbol] for symbol in side) for side in pair)
-        is_short = len(_text(backend, first + second)) <= LONGEST_TOKEN
+        is_short = len(_text_of(backend, first + second)) <= LONGEST_TOKEN
         if is_short and _has_letters(backend, first + second) and pieces.issuperset((first, second)):
             pieces.add(first + second)
             merges.append((first, second))

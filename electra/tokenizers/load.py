@@ -1,6 +1,6 @@
-"""Load a tokenizer, check that it can be used for pre-training, fingerprint it, encode a corpus with it.
+"""Load a tokenizer, check that it can be used for pre-training, fingerprint it, make its copy that encodes a corpus.
 
-A tokenizer here is a Hugging Face one with a Rust backend that encodes a pair as `[CLS] A [SEP] B [SEP]` with token
+A tokenizer here is one of transformers with a Rust backend that encodes a pair as `[CLS] A [SEP] B [SEP]` with token
 types 0 and 1. train.py trains new ones.
 """
 
@@ -32,7 +32,7 @@ ROBERTA_TOKENS = {
     "sep_token": "</s>",
     "mask_token": "<mask>",
 }
-"""Role of a special token -> the name that a JSON file of the tokenizers library may have, from its examples."""
+"""Role of a special token -> its name in RoBERTa and in many JSON files of the tokenizers library."""
 TOKEN_ROLES = ("cls_token", "sep_token", "pad_token", "mask_token", "unk_token")
 """Roles that a tokenizer needs for pre-training."""
 UNMATCHABLE_PREFIX = "\ufdd0"  # a noncharacter: the Unicode standard excludes it from exchanged text
@@ -51,7 +51,7 @@ TokenizerLike: TypeAlias = PreTrainedTokenizerBase | str | Path
 
 @contextmanager
 def state_kept(tokenizer: PreTrainedTokenizerBase) -> Iterator[None]:
-    """Restore the truncation and the padding of a tokenizer after a block that calls the tokenizer with other ones.
+    """Restore a tokenizer's truncation and padding after the block, which may call it with other values.
 
     transformers leaves the values of the last call in the backend, which saves them: a tokenizer.json would cut texts.
     """
@@ -96,7 +96,7 @@ def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
             f"tokenizer {tokenizer_path} cannot be loaded ({first_line(error)}); expected a folder with a tokenizer, "
             "a tokenizers JSON file, or a Hub id while the Hub can be reached"
         ) from error
-    _state(tokenizer)
+    _state(tokenizer)  # refuses one without a Rust backend
     return with_unknown(with_template(tokenizer))
 
 
@@ -109,7 +109,7 @@ def given_tokenizer(tokenizer: TokenizerLike) -> PreTrainedTokenizerBase:
 
 
 def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer; if the unknown token of its model is not in the vocabulary, the model gets the unk token.
+    """Give the model of a tokenizer the unk token if the model's own is not in the vocabulary; return the tokenizer.
 
     A CharBPETokenizer that was trained with [UNK] still names <unk>, and fails at the first unknown character.
     """
@@ -121,10 +121,10 @@ def with_unknown(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
 
 
 def with_template(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer, or a copy that puts its cls and sep token around a text if the tokenizer does not.
+    """Return the tokenizer, or one of the same backend that puts cls and sep around a text if this one adds no token.
 
-    EuroBERT's tokenizer has tokens for begin and end of a text and [MASK], and neither cls nor sep; begin and end
-    become cls and sep. The template of any other tokenizer decides, if it adds a token.
+    EuroBERT's tokenizer has [MASK] and tokens for begin and end of a text, but neither cls nor sep: begin and end
+    become cls and sep.
     """
     begin = tokenizer.bos_token
     end = tokenizer.eos_token
@@ -144,7 +144,7 @@ def with_template(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase
 
 
 def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a folder, or of its subfolders `TOKENIZER_SUBFOLDERS`."""
+    """Load the tokenizer of a folder, or else of the first of its `TOKENIZER_SUBFOLDERS` that has one."""
     for name in ("", *TOKENIZER_SUBFOLDERS):
         location = folder / name
         if any((location / file).is_file() for file in TOKENIZER_FILES):
@@ -152,22 +152,25 @@ def _load_folder(folder: Path) -> PreTrainedTokenizerBase:
     else:
         where = " or ".join(f"{name}/" for name in TOKENIZER_SUBFOLDERS)
         raise UserError(f"tokenizer {folder}: expected tokenizer.json or vocab.txt in this folder, {where}")
-    state = location / "tokenizer.json"
-    vocabulary = location / "vocab.txt"
+    json_path = location / "tokenizer.json"
+    vocab_path = location / "vocab.txt"
     if not (location / "tokenizer_config.json").is_file():
         # Without it `AutoTokenizer` knows neither the special tokens nor whether a vocab.txt is cased.
-        if state.is_file():
-            return _load_tokenizers_json(state)
-        if vocabulary.is_file():
-            return _load_vocab_file(vocabulary)
-    path = state if state.is_file() else vocabulary
+        if json_path.is_file():
+            return _load_tokenizers_json(json_path)
+        if vocab_path.is_file():
+            return _load_vocab_file(vocab_path)
+    path = json_path if json_path.is_file() else vocab_path
     if path.is_file() and path.read_bytes().startswith(codecs.BOM_UTF8):
         raise UserError(f"tokenizer {path} begins with a byte-order mark; save it as UTF-8 without one")
     return AutoTokenizer.from_pretrained(location, trust_remote_code=False)
 
 
 def _load_tokenizers_json(path: Path) -> PreTrainedTokenizerBase:
-    """Load a tokenizer from a file of `tokenizers.Tokenizer.save`, which has no roles and often no template."""
+    """Load a tokenizer from a file of `tokenizers.Tokenizer.save`, whose special tokens are recognized by their names.
+
+    Such a file has no roles of tokens, and often no template.
+    """
     backend = Tokenizer.from_str(path.read_text(encoding="utf-8-sig"))
     vocab = backend.get_vocab(with_added_tokens=True)
     for names in (SPECIAL_TOKENS, ROBERTA_TOKENS):
@@ -197,7 +200,11 @@ def _load_vocab_file(path: Path) -> PreTrainedTokenizerBase:
 
 
 def wrap_backend(backend: Tokenizer, roles: dict[str, str]) -> PreTrainedTokenizerBase:
-    """Return a tokenizer of a bare backend with roles and BERT's template, which behaves like a BertTokenizer."""
+    """Return a tokenizer that gives a backend roles of tokens and BERT's template; the backend is changed.
+
+    Args:
+        roles: role -> token of the backend, such as cls_token -> [CLS]; with cls_token and sep_token.
+    """
     cls_token = roles["cls_token"]
     sep_token = roles["sep_token"]
     template = processors.TemplateProcessing(
@@ -218,38 +225,40 @@ def wrap_backend(backend: Tokenizer, roles: dict[str, str]) -> PreTrainedTokeniz
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     """Refuse, before a corpus is encoded, a tokenizer with which no model can be pre-trained.
 
-    The roles cls, sep, pad, mask and unk need distinct ids; only a byte-level tokenizer may lack unk. An encoded text
-    must have cls and sep, because fine-tuning relies on the template that pre-training has shown.
+    The roles cls, sep, pad, mask and unk need distinct ids; only a tokenizer that knows all bytes may lack unk. An
+    encoded text must have cls and sep, because fine-tuning gives networks the template of pre-training.
 
+    Args:
+        name: path or Hub id of the tokenizer, for the message.
     Raises:
-        UserError: a role or the template is missing; the message says which.
+        UserError: a role or the template is missing, or unknown characters cannot be read; the message says which.
     """
     state = _state(tokenizer)
     levels = str([state["pre_tokenizer"], state["normalizer"]])
     has_all_bytes = state["model"].get("byte_fallback") or "ByteLevel" in levels
     ids = {role: getattr(tokenizer, f"{role}_id") for role in TOKEN_ROLES if getattr(tokenizer, role) is not None}
     missing_roles = [role for role in TOKEN_ROLES if role not in ids and not (role == "unk_token" and has_all_bytes)]
-    wrong = None
+    problem = None
     if missing_roles:
-        wrong = f"has no {' and no '.join(missing_roles)}"
+        problem = f"has no {' and no '.join(missing_roles)}"
     elif len(set(ids.values())) < len(ids):
-        wrong = f"needs a distinct id for each special token, but has {ids}"
-    elif failure := _failure(tokenizer, "a \U0010fffd"):
-        wrong = f"cannot read unknown characters ({failure})"
+        problem = f"needs a distinct id for each special token, but has {ids}"
+    elif error_message := _error_at_unknown_character(tokenizer):
+        problem = f"cannot read unknown characters ({error_message})"
     elif not {ids["cls_token"], ids["sep_token"]} <= set(tokenizer("a")["input_ids"]):
-        wrong = f"does not put {tokenizer.cls_token} and {tokenizer.sep_token} around a text, as fine-tuning does"
-    if wrong:
+        problem = f"does not put {tokenizer.cls_token} and {tokenizer.sep_token} around a text, as fine-tuning does"
+    if problem:
         raise UserError(
-            f"tokenizer {name} {wrong}; save it with the names of its special tokens, as "
+            f"tokenizer {name} {problem}; save it with the names of its special tokens, as "
             f"{where_is('docs/tokenizer.md')} shows, train one with `electra tokenizer`, or choose one "
             "like google/electra-small-discriminator"
         )
 
 
-def _failure(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    """Return the reason why a tokenizer cannot read a text; "" if the text can be read."""
+def _error_at_unknown_character(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return the message of the error that a tokenizer raises at a character that no text has; "" without an error."""
     try:
-        tokenizer(text)
+        tokenizer("a \U0010fffd")
     except Exception as error:  # the Rust side raises nothing else
         return first_line(error)
     return ""
@@ -258,7 +267,7 @@ def _failure(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
 def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
     """Return the number of rows that an embedding table needs: the largest id of the tokenizer, plus 1.
 
-    This number exceeds `len(tokenizer)` if ids have gaps. A line that is repeated in a vocab.txt leaves a gap, because
+    The number exceeds `len(tokenizer)` if ids have gaps, such as that of a line that is repeated in a vocab.txt:
     a token has one id.
     """
     return max(tokenizer.get_vocab().values()) + 1
@@ -267,17 +276,17 @@ def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
 def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     """Return a copy of the Rust tokenizer that encodes a corpus and takes special tokens in a text as plain text.
 
-    The copy does not truncate, pad or add special tokens, and "[MASK]" in a text becomes the ids of its characters.
-    The tokenizers library has an option for plain text, `encode_special_tokens`, which does not do: pickling loses it,
-    hence every worker process, and Unigram and `ignore_merges` models still find the special token in their
-    vocabulary. So the copy's special tokens get names that no text contains; ask the original tokenizer for their ids.
+    The copy does not truncate, pad or add special tokens, and "[MASK]" in a text becomes the ids of its pieces. The
+    option of the tokenizers library for this, `encode_special_tokens`, is not enough: pickling loses it, and so does
+    every worker process, and Unigram and `ignore_merges` models still find the special token in their vocabulary. So
+    the copy's special tokens get names that no text contains; ask the original tokenizer for their ids.
     """
     state = _state(tokenizer)
-    special = {token["content"] for token in state["added_tokens"] if token["special"]}
-    special.update(tokenizer.all_special_tokens)
+    special_tokens = {token["content"] for token in state["added_tokens"] if token["special"]}
+    special_tokens.update(tokenizer.all_special_tokens)
 
     def rename(token: str) -> str:
-        return UNMATCHABLE_PREFIX + token if token in special else token
+        return UNMATCHABLE_PREFIX + token if token in special_tokens else token
 
     for token in state["added_tokens"]:
         token["content"] = rename(token["content"])
@@ -289,23 +298,25 @@ def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     if model.get("unk_token") is not None:
         model["unk_token"] = rename(model["unk_token"])
     if "merges" in model:
-        model["merges"] = [[a, b] for a, b in model["merges"] if special.isdisjoint((a, b, a + b))]
+        model["merges"] = [[a, b] for a, b in model["merges"] if special_tokens.isdisjoint((a, b, a + b))]
     for name in ("truncation", "padding", "post_processor"):
         state[name] = None
     return Tokenizer.from_str(json.dumps(state))
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return a hash (hex sha256) of all that decides the ids of a text; see `_identity`."""
+    """Return a hash, sha256 in hex digits, of all that decides the ids of a text; see `_identity`."""
     # The Rust side writes the vocabulary in the order of the ids, so the keys need no sorting.
     return hashlib.sha256(json.dumps(_identity(tokenizer)).encode()).hexdigest()
 
 
 def is_tokenizer_of(tokenizer: PreTrainedTokenizerBase, trained: PreTrainedTokenizerBase) -> bool:
-    """Return True if a tokenizer gives every text the ids that `trained` gives; tokens added later are not compared.
+    """Return True if a tokenizer gives every text the ids that another gives.
+
+    Tokens that were added to the first one afterwards do not count.
 
     Args:
-        trained: the tokenizer with which a network or a cache was made, a result of `load_tokenizer`.
+        trained: the other one, with which a network or a cache was made, a result of `load_tokenizer`.
     """
     identity = _identity(with_unknown(with_template(copy.deepcopy(tokenizer))))
     trained_identity = _identity(trained)
@@ -315,9 +326,9 @@ def is_tokenizer_of(tokenizer: PreTrainedTokenizerBase, trained: PreTrainedToken
 
 
 def _identity(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Return all that decides the ids of a text: model, normalizer, template, roles.
+    """Return all that decides the ids of a text: model, normalizer, template, roles, as values of JSON.
 
-    Saving and loading do not change it. Truncation, padding and the decoder change no id and are left out.
+    Saving and loading do not change it. Truncation, padding and the decoder are left out.
     """
     state = _state(tokenizer)
     for name in ("truncation", "padding", "decoder"):
@@ -327,7 +338,11 @@ def _identity(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
 
 
 def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Return the state of the Rust backend, as its JSON has it."""
+    """Return the state of the Rust backend, as its JSON has it.
+
+    Raises:
+        UserError: the tokenizer has no Rust backend.
+    """
     if not tokenizer.is_fast:
         raise UserError(
             f"tokenizer {tokenizer.name_or_path}: {type(tokenizer).__name__} has no Rust backend, which encoding a "

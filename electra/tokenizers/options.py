@@ -1,4 +1,4 @@
-"""Options of tokenizers: an existing one, or a new one."""
+"""Options of tokenizers: one that exists, a new one, and an extended one."""
 
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
@@ -49,9 +49,9 @@ OF_TRAINING = tuple(f.name for f in fields(TokenizerArguments))
 PATH_NEEDS = [
     Need(OF_TRAINING, lambda o: o.tokenizer_path is None, "the tokenizer of --tokenizer_path stays as it is")
 ]
-"""The options of a new tokenizer need that --tokenizer_path names no finished tokenizer."""
+"""Needs of the options of a new tokenizer where --tokenizer_path may name a finished one."""
 TOKENIZER_NEEDS = [Need(("min_frequency",), lambda o: o.tokenizer_algorithm != "unigram", "unigram merges no pairs")]
-"""Options of a new tokenizer that need a value of another of them."""
+"""Needs of the options of a new tokenizer among each other."""
 
 
 @dataclass(frozen=True)
@@ -77,4 +77,4 @@ EXTEND_NEEDS = [
     ),
     Need(("new_tokens",), lambda o: o.extend is not None, "it is for --extend; --vocab_size is for a new tokenizer"),
 ]
-"""Options of `electra tokenizer` that need --extend, or need that it is not given."""
+"""Needs of the options of `electra tokenizer` with and without --extend."""

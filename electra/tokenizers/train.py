@@ -35,15 +35,15 @@ from electra.tokenizers.options import TokenizerArguments
 
 logger = logging.getLogger(__name__)
 
-SPECIAL = list(SPECIAL_TOKENS.values())
-"""Special tokens in the order of their ids."""
+_SPECIAL_NAMES = list(SPECIAL_TOKENS.values())
+"""Names of the special tokens in the order of their ids."""
 # The alphabet has the most frequent characters up to SentencePiece's default coverage, and at least the 1000 most
 # frequent ones (the limit of tokenizers' BertWordPieceTokenizer) if they fit into a quarter of the vocabulary. With
 # that limit alone, common Chinese and Japanese characters would be unknown; without a limit, thousands of rows of the
 # embedding would belong to characters seen once.
 CHARACTER_COVERAGE = 0.9995
 COMMON_CHARACTERS = 1000
-REPEATS_PER_CHUNK = 1000
+REPEATS_PER_TEXT = 1000
 """Repetitions of a word, at most, in one text for a trainer."""
 MANY_CHARACTERS = 1_000_000
 """Characters of all different words together, above which Unigram takes long, and the log says so beforehand."""
@@ -53,7 +53,7 @@ LONGEST_WORD = 1000
 """Characters of a word, without space or punctuation, that WordPiece cuts into pieces, at most; a longer word becomes
 [UNK]. The time for a word grows with the square of its length: for this length, a tenth of a second."""
 TURKIC = re.compile("\u0131|i\u0307")
-"""The letter ı, and what lower-casing makes of İ. The capital of ı, I, becomes i, so lower-casing changes words."""
+"""The letter ı, and what lower-casing makes of İ. I, the capital of ı, becomes i, so lower-casing changes words."""
 UNSPACED_LETTER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 """Letters of Thai, Lao, Burmese, Khmer. (In Chinese and Japanese, WordPiece takes most characters for words.)"""
 MANY_TURKIC = 10
@@ -65,10 +65,10 @@ NOTHING_TO_TRAIN_ON = "there is no text to train a tokenizer on: no documents, o
 def train_on_documents(
     documents: Iterable[str], options: TokenizerArguments, seed: int = 42
 ) -> PreTrainedTokenizerBase:
-    """Train a tokenizer that can be saved and loaded by `AutoTokenizer`, and return it.
+    """Train a tokenizer, and return it; when it is saved, `AutoTokenizer` can load it.
 
     The documents are read once, in order. Their order does not change the vocabulary, unless `max_documents` of them
-    are drawn, which `seed` decides.
+    are drawn, by `seed`.
 
     Raises:
         UserError: the documents have no text, or `vocab_size` is smaller than their alphabet.
@@ -92,14 +92,14 @@ def _is_unspaced(tokens: Sequence[str]) -> bool:
 
 
 def _warn_of_lowercasing(tokens: Sequence[str]) -> None:
-    """Warn if the vocabulary is of a language in which lower-casing by Unicode confuses letters."""
+    """Log a warning if the vocabulary is of a language in which lower-casing by Unicode confuses letters."""
     texts = [token.strip(" #") for token in tokens]
     if sum(len(token) > 1 and TURKIC.search(token) is not None for token in texts) >= MANY_TURKIC:
         logger.warning("lower-casing is wrong for Turkish and Azerbaijani (I becomes i, not ı); see --no_lowercase")
 
 
 def prepare_documents(documents: Iterable[str], max_documents: int | None, seed: int) -> Iterable[str]:
-    """Return documents to train on: all of them, or a sample of `max_documents`, which `seed` decides.
+    """Return the documents to train on: all of them, or a sample of `max_documents`, drawn by `seed`.
 
     A space is put after each 500 characters without white space, because the time of a trainer grows with the square
     of the length of a word. A sample is held in memory; all documents are a stream.
@@ -121,6 +121,7 @@ def _sample_documents(documents: Iterable[str], max_documents: int, seed: int) -
 
 
 def _train_wordpiece(documents: Iterable[str], options: TokenizerArguments) -> PreTrainedTokenizerBase:
+    """Train the tokenizer of BERT and ELECTRA."""
     normalizer = normalizers.BertNormalizer(strip_accents=options.strip_accents, lowercase=options.lowercase)
     words = count_words(documents, normalizer, pre_tokenizers.BertPreTokenizer())
     alphabet = _choose_alphabet(words, options.vocab_size)
@@ -134,7 +135,7 @@ def _train_wordpiece(documents: Iterable[str], options: TokenizerArguments) -> P
     trainer = trainers.WordPieceTrainer(
         vocab_size=options.vocab_size,
         min_frequency=options.min_frequency,
-        special_tokens=SPECIAL + symbols,
+        special_tokens=_SPECIAL_NAMES + symbols,
         show_progress=False,
     )
     vocab = train_on_words(models.WordPiece(unk_token="[UNK]"), trainer, words).get_vocab()
@@ -150,6 +151,7 @@ def _train_wordpiece(documents: Iterable[str], options: TokenizerArguments) -> P
 
 
 def _train_byte_bpe(documents: Iterable[str], options: TokenizerArguments) -> PreTrainedTokenizerBase:
+    """Train GPT-2's tokenizer, with the special tokens and the template of this package."""
     # The alphabet is the 256 bytes, so this trainer is deterministic. `add_prefix_space` is False, as in GPT-2 and
     # RoBERTa: with True, decoding adds a space before the text and is not lossless.
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -165,7 +167,7 @@ def _train_byte_bpe(documents: Iterable[str], options: TokenizerArguments) -> Pr
     trainer = trainers.BpeTrainer(
         vocab_size=options.vocab_size,
         min_frequency=options.min_frequency,
-        special_tokens=SPECIAL,
+        special_tokens=_SPECIAL_NAMES,
         initial_alphabet=alphabet,
         show_progress=False,
     )
@@ -176,6 +178,7 @@ def _train_byte_bpe(documents: Iterable[str], options: TokenizerArguments) -> Pr
 
 
 def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> PreTrainedTokenizerBase:
+    """Train SentencePiece's tokenizer, with the special tokens and the template of this package."""
     # Metaspace only knows the plain space. NUL is the trainer's own separator between words.
     spaces = normalizers.Replace(Regex(r"[\s\x00]+"), " ")
     folding = _case_folding(options)
@@ -193,7 +196,7 @@ def _train_unigram(documents: Iterable[str], options: TokenizerArguments) -> Pre
 
     trainer = trainers.UnigramTrainer(
         vocab_size=options.vocab_size,
-        special_tokens=SPECIAL,
+        special_tokens=_SPECIAL_NAMES,
         unk_token="[UNK]",
         show_progress=False,
     )
@@ -226,7 +229,7 @@ def count_words(
     normalizer: normalizers.Normalizer,
     pre_tokenizer: pre_tokenizers.PreTokenizer,
 ) -> dict[str, int]:
-    """Return word -> how often it occurs in the documents, counted in Rust on all cores while these are streamed.
+    """Count how often each word occurs in the documents, in Rust and on all cores, while the documents are streamed.
 
     Words are the pieces into which the pre-tokenizer cuts a normalized document.
 
@@ -246,16 +249,20 @@ def count_words(
 
 
 def _choose_alphabet(words: dict[str, int], vocab_size: int) -> set[str]:
-    """Return the characters that get a token of their own, see `CHARACTER_COVERAGE`; at least one does."""
+    """Return the characters that get a token each, at least one; see `CHARACTER_COVERAGE`.
+
+    Args:
+        words: word -> its count.
+    """
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
             counts[character] += count
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     needed_count = CHARACTER_COVERAGE * counts.total()
-    covered = itertools.accumulate(counts[character] for character in ranked)
-    covering = 1 + sum(total < needed_count for total in covered)  # this many characters cover the text
-    return set(ranked[: max(covering, min(COMMON_CHARACTERS, vocab_size // 4))])
+    running_counts = itertools.accumulate(counts[character] for character in ranked)
+    needed_characters = 1 + sum(count < needed_count for count in running_counts)
+    return set(ranked[: max(needed_characters, min(COMMON_CHARACTERS, vocab_size // 4))])
 
 
 def train_on_words(
@@ -269,8 +276,8 @@ def train_on_words(
 
     def texts() -> Iterator[str]:
         for word, count in words.items():
-            for start in range(0, count, REPEATS_PER_CHUNK):
-                repeats = min(REPEATS_PER_CHUNK, count - start)
+            for start in range(0, count, REPEATS_PER_TEXT):
+                repeats = min(REPEATS_PER_TEXT, count - start)
                 yield " ".join([word] * repeats)
 
     tokenizer.train_from_iterator(texts(), trainer)
@@ -278,13 +285,15 @@ def train_on_words(
 
 
 def _check_vocab_size(options: TokenizerArguments, alphabet_size: int) -> None:
-    needed_size = alphabet_size + len(SPECIAL)
+    """Raise a UserError if the vocabulary has no room for the alphabet and the special tokens."""
+    needed_size = alphabet_size + len(_SPECIAL_NAMES)
     if options.vocab_size < needed_size:
         raise UserError(
             f"vocab_size={options.vocab_size} is too small for the alphabet, {alphabet_size} single-character "
-            f"symbols, and {len(SPECIAL)} special tokens; choose at least {needed_size}, better several times that"
+            f"symbols, and {len(_SPECIAL_NAMES)} special tokens; choose at least {needed_size}, better several "
+            "times that"
         )
 
 
 ALGORITHMS = {"wordpiece": _train_wordpiece, "byte_bpe": _train_byte_bpe, "unigram": _train_unigram}
-"""Value of --tokenizer_algorithm -> function that trains."""
+"""Value of --tokenizer_algorithm -> function that trains a tokenizer on documents."""

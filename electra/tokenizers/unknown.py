@@ -1,4 +1,4 @@
-"""Unknown tokens: they stand for text of which a tokenizer has no tokens, so that no network can read this text.
+"""Unknown tokens, which stand for text that a tokenizer has no tokens for, so that no network can read the text.
 
 Pre-training, fine-tuning, `predict`, `detect` and `pairs` count unknown tokens and warn if there are many: a tokenizer
 is often used on text of another language than it was made for.
@@ -29,18 +29,21 @@ FEWEST_TOKENS = 30
 
 @dataclass
 class UnknownTokens:
-    """Counts of tokens and unknown tokens in rows of token ids."""
+    """Counts of tokens and unknown tokens in rows of token ids.
+
+    Args:
+        tokens: number of tokens, unknown ones included, without the other special tokens.
+        unknown: number of unknown tokens.
+        rows: number of rows.
+        unreadable: number of rows with unknown tokens and no others.
+        english: number of tokens in `ENGLISH`; None unless the tokenizer's configuration has "language": "en".
+    """
 
     tokens: int = 0
-    """Number of tokens, unknown ones included, without the other special tokens."""
     unknown: int = 0
-    """Number of unknown tokens."""
     rows: int = 0
-    """Number of rows."""
     unreadable: int = 0
-    """Number of rows with unknown tokens and no others."""
     english: int | None = None
-    """Number of tokens in `ENGLISH`; None unless the tokenizer's configuration has "language": "en"."""
 
     @property
     def share(self) -> float:
@@ -56,12 +59,12 @@ class UnknownTokens:
         if not len(rows):
             return
         unknown_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
-        special = [number for number in tokenizer.all_special_ids if number != unknown_id]
+        special_ids = [special_id for special_id in tokenizer.all_special_ids if special_id != unknown_id]
         ids = np.concatenate([np.asarray(row, np.int64) for row in rows])
         ends = np.cumsum([len(row) for row in rows])
         unknown_per_row, tokens_per_row = (
             np.diff(np.append(0, np.cumsum(is_counted))[ends], prepend=0)
-            for is_counted in (ids == unknown_id, ~np.isin(ids, special))
+            for is_counted in (ids == unknown_id, ~np.isin(ids, special_ids))
         )
         self.tokens += int(tokens_per_row.sum())
         self.unknown += int(unknown_per_row.sum())
@@ -75,7 +78,7 @@ class UnknownTokens:
         """Log a warning if more than `WARN_UNKNOWN_RATE` of the tokens are unknown, or too few are English words.
 
         Args:
-            text_name: beginning of the warning, which says what the rows are, such as "the corpus".
+            text_name: what the rows are, the beginning of the warning, such as "the corpus".
         """
         if self.share > WARN_UNKNOWN_RATE:
             unreadable = f" ({self.unreadable:,} of {self.rows:,} have no other)" if self.unreadable else ""
