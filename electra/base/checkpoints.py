@@ -34,26 +34,30 @@ logger = logging.getLogger(__name__)
 MANIFEST_NAME = "manifest.json"
 """File with size and checksum of all other files of its folder."""
 PROVENANCE_NAME = "origin.json"
-"""File of a checkpoint that says what the run is trained on: `RunProvenance` of pretraining/run_folder.py."""
+"""File of a checkpoint with `RunProvenance` of pretraining/run_folder.py: what the run is trained on."""
 UNFINISHED = "unfinished"
 """Folder of a run in which checkpoints and exported networks are written before they get their names."""
-EARLIER = "move this folder out of its run and resume the run, which goes on from the checkpoint before"
-"""What to do where a checkpoint cannot be read, the end of messages."""
-RESUME = "make room, or get the permission, and resume the run with --resume_from_checkpoint"
-"""What to do where a file of a run cannot be written, the end of messages."""
-ALONE = "start from the networks alone with --init_discriminator and --init_generator"
-"""What to do where a run cannot go on from a checkpoint, but its networks can be used, the end of messages."""
+GO_BACK = "move this folder out of its run and resume the run, which goes on from the checkpoint before"
+"""End of a message: what to do where a checkpoint cannot be read."""
+MAKE_ROOM = "make room, or get the permission, and resume the run with --resume_from_checkpoint"
+"""End of a message: what to do where a file of a run cannot be written."""
+TAKE_NETWORKS = "start from the networks alone with --init_discriminator and --init_generator"
+"""End of a message: what to do where a run cannot go on from a checkpoint, but its networks can be used."""
 RESUME_ONLY = ("optimizer", "scheduler", "rng_state", "global_step")
 """Beginnings of the names of files that only resuming reads; users who want the networks alone may delete them."""
 _PIECE_BYTES = 2**20
-_SAMPLES = 64
-"""Pieces of a large file that enter its checksum, of 1 MiB each, evenly spaced."""
+_SAMPLED_PIECES = 64
+"""Number of evenly spaced pieces of a large file that enter its checksum, of `_PIECE_BYTES` each."""
 
 # ---- manifests
 
 
 def write_manifest(folder: Path, *editable: str) -> None:
-    """Sync all files of a complete folder to the disk, and write a manifest of all but the `editable` ones."""
+    """Sync all files of a complete folder to the disk, and write its manifest.
+
+    Args:
+        editable: names of files that the manifest leaves out, because users may edit them.
+    """
     share_weights(folder)
     paths = sorted(folder.rglob("*"))
     files = [path for path in paths if path.is_file() and path.name not in (MANIFEST_NAME, *editable)]
@@ -85,8 +89,8 @@ class Manifest(TypedDict):
 def find_damage(folder: Path, *ignored: str) -> str | None:
     """Return how a folder differs from its manifest, such as "has no config.json"; None without a difference.
 
-    Files whose names begin with `ignored` may differ or be missing.
-
+    Args:
+        ignored: beginnings of the names of files that may differ or be missing.
     Raises:
         UserError: this user may not read a file.
     """
@@ -118,8 +122,8 @@ def find_damage(folder: Path, *ignored: str) -> str | None:
 def differs_from_manifest(folder: Path, name: str) -> bool:
     """Return True if a file of a folder is there and differs from the folder's manifest; False without a manifest.
 
-    Users may edit the config.json of an exported network, so a difference is no damage. Whether an edited file can be
-    read is checked where it is read.
+    It is for files that users may edit, such as the config.json of an exported network, where a difference is no
+    damage.
     """
     try:
         entry = read_json(folder / MANIFEST_NAME, Manifest)["files"].get(name)
@@ -129,11 +133,14 @@ def differs_from_manifest(folder: Path, name: str) -> bool:
 
 
 def _checksum(path: Path) -> str:
-    """Return BLAKE2b of a file: of all bytes, or of 64 MiB of a large file, which may have hundreds of gigabytes."""
+    """Return BLAKE2b of a file, in hex digits: of all bytes, or of 64 MiB of a file of tokens that is larger.
+
+    Such a file may have hundreds of gigabytes.
+    """
     size = path.stat().st_size
     checksum = hashlib.blake2b(digest_size=32)
-    is_sampled = path.suffix in (".arrow", ".npy") and size > _SAMPLES * _PIECE_BYTES
-    evenly = ((size - _PIECE_BYTES) * sample // (_SAMPLES - 1) for sample in range(_SAMPLES))
+    is_sampled = path.suffix in (".arrow", ".npy") and size > _SAMPLED_PIECES * _PIECE_BYTES
+    evenly = ((size - _PIECE_BYTES) * piece // (_SAMPLED_PIECES - 1) for piece in range(_SAMPLED_PIECES))
     with open(path, "rb") as file:
         for start in evenly if is_sampled else range(0, size, _PIECE_BYTES):
             file.seek(start)
@@ -145,7 +152,7 @@ def _checksum(path: Path) -> str:
 
 
 def checkpoints_of(run: Path) -> list[Path]:
-    """Return the checkpoint-N folders of a run, valid or not, the last step first; none if there is no such folder."""
+    """Return the checkpoint-N folders of a run, valid or not, the last step first; [] if the run has no folder."""
     paths = run.iterdir() if run.is_dir() else ()
     checkpoints = [path for path in paths if re.fullmatch(r"checkpoint-\d+", path.name) and path.is_dir()]
     return sorted(checkpoints, key=step_of, reverse=True)
@@ -175,27 +182,29 @@ def checkpoint_named(path: str) -> str:
 def start_checkpoint(path: str) -> Path:
     """Return the checkpoint that --init_checkpoint names, which has networks and the optimizer's state.
 
+    Args:
+        path: value of the option: folder of a run or a checkpoint.
     Raises:
-        UserError: there is no such checkpoint, or it is not complete.
+        UserError: there is no such checkpoint, or it is damaged or has no optimizer.
     """
     checkpoint = Path(checkpoint_named(path))
     if not checkpoint.is_dir():
         raise UserError(f"--init_checkpoint {path}: there is no such folder; name a run or its checkpoint-N")
-    wrong = why_not_resumable(checkpoint)
-    if wrong is not None:
-        raise UserError(f"--init_checkpoint {path} {wrong}; name another one, or {ALONE}")
+    reason = why_not_resumable(checkpoint)
+    if reason is not None:
+        raise UserError(f"--init_checkpoint {path} {reason}; name another one, or {TAKE_NETWORKS}")
     return checkpoint
 
 
 def why_not_resumable(checkpoint: Path) -> str | None:
-    """Return why a run cannot be resumed from a checkpoint, such as "has no origin.json"; None if a run can be.
+    """Return why a run cannot be resumed from a checkpoint, such as "has no origin.json"; None if it can be resumed.
 
-    A valid checkpoint can lack the optimizer (--save_only_model): Trainer would continue with a fresh one.
+    A valid checkpoint can lack the optimizer (--save_only_model): Trainer would continue with a new one.
     """
-    wrong = find_damage(checkpoint)
-    if wrong is None and not [*checkpoint.glob("optimizer*"), *checkpoint.glob("global_step*")]:
+    reason = find_damage(checkpoint)
+    if reason is None and not [*checkpoint.glob("optimizer*"), *checkpoint.glob("global_step*")]:
         return "has no optimizer (--save_only_model), so training cannot be resumed from it"
-    return wrong
+    return reason
 
 
 def latest_valid_checkpoint(run: Path) -> Path:
@@ -205,16 +214,22 @@ def latest_valid_checkpoint(run: Path) -> Path:
         UserError: the run has no such checkpoint.
     """
     for checkpoint in checkpoints_of(run):
-        wrong = why_not_resumable(checkpoint)
-        if wrong is None:
+        reason = why_not_resumable(checkpoint)
+        if reason is None:
             return checkpoint
-        logger.warning("skipping %s: it %s", checkpoint, wrong)
+        logger.warning("skipping %s: it %s", checkpoint, reason)
     raise UserError(f"{run} has no checkpoint to resume; start a new run with another --experiment_name")
 
 
 @contextmanager
-def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLIER) -> Iterator[None]:
-    """Turn any error of the block, which reads `what` from a checkpoint, into a UserError that names both."""
+def translate_read_errors(checkpoint: str | None, what: str, advice: str = GO_BACK) -> Iterator[None]:
+    """Turn any error of the block, which reads `what` from a checkpoint, into a UserError that names both.
+
+    An error that says that memory is full stays as it is.
+
+    Args:
+        advice: what the user can do, the end of the message.
+    """
     try:
         yield
     except Exception as error:  # an unpickler may raise anything
@@ -229,7 +244,7 @@ def translate_read_errors(checkpoint: str | None, what: str, advice: str = EARLI
 
 
 def commit(checkpoint: Path, target: Path) -> None:
-    """Rename the folder of a complete checkpoint to `target`, in the place of an older checkpoint of this name."""
+    """Rename the folder of a complete checkpoint to `target`; a checkpoint that has this name is deleted before."""
     if target.exists():
         discard(target)
     os.rename(checkpoint, target)
@@ -237,7 +252,7 @@ def commit(checkpoint: Path, target: Path) -> None:
 
 
 def discard(checkpoint: Path) -> None:
-    """Delete a checkpoint; if a kill interrupts this, the rest is in `unfinished`, which the next start removes."""
+    """Delete a checkpoint; after a kill the rest of it is in `unfinished`, which the next start removes."""
     aside = checkpoint.parent / UNFINISHED / f"discarded-{checkpoint.name}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.parent.mkdir(exist_ok=True)
@@ -250,21 +265,21 @@ def discard(checkpoint: Path) -> None:
 
 @contextmanager
 def translate_write_errors(folder: Path, advice: str) -> Iterator[None]:
-    """Turn errors of a block that writes into `folder`, as on a full disk, into a UserError that ends in `advice`."""
+    """Turn errors of writing into `folder` in the block, as on a full disk, into a UserError that ends in `advice`."""
     try:
         yield
     except UserError:
         raise
     except Exception as error:
-        is_named = isinstance(error, OSError | SafetensorError)
-        failure = error if is_named else find_write_error(folder)  # torch and tokenizers raise others
-        if failure is None:
+        is_write_error = isinstance(error, OSError | SafetensorError)
+        write_error = error if is_write_error else find_write_error(folder)  # torch and tokenizers raise others
+        if write_error is None:
             raise
-        raise UserError(f"cannot write to {folder}: {first_line(failure)}; {advice}") from error
+        raise UserError(f"cannot write to {folder}: {first_line(write_error)}; {advice}") from error
 
 
 def find_write_error(folder: Path) -> OSError | None:
-    """Return the error of writing a MiB into a folder, or into the nearest existing one above; None if that works."""
+    """Return the error of writing a MiB into a folder, or into the nearest one above that exists; None without one."""
     existing_folder = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     try:
         with tempfile.TemporaryFile(dir=existing_folder) as file:
@@ -280,7 +295,7 @@ def find_write_error(folder: Path) -> OSError | None:
 # Such folders are complete or absent, and written by one process at a time:
 #
 #     NAME               complete, with a manifest
-#     NAME.lock          held by the process that builds the folder; the system frees it if the process dies
+#     NAME.lock          locked by the process that builds the folder; the system unlocks it if the process dies
 #     NAME.unfinished    being built, or left by a killed process: then nobody holds the lock
 #     NAME.previous      a damaged folder that is just being replaced
 
@@ -288,23 +303,29 @@ def find_write_error(folder: Path) -> OSError | None:
 _LOCK = ".lock"
 _UNFINISHED = ".unfinished"
 _PREVIOUS = ".previous"
-"""Endings of files and folders beside a folder that is built, see above."""
+"""Endings of the names beside NAME."""
 
 
 def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None:
     """Make the folder `target` by calling `build`, once for all processes, so that nobody ever sees it incomplete.
 
-    `build` writes to a folder of another name. When it returns, the folder gets a manifest and is renamed. A folder
-    that is damaged is built again.
+    `build` writes to a folder of another name, which then gets a manifest and is renamed. A folder that is complete
+    stays, and one that is damaged is built again.
+
+    Args:
+        what: what the folder is, for messages, such as "the tokenizer".
+        build: function that writes all files into the folder that it is given.
+    Raises:
+        UserError: the folder cannot be written.
     """
     if find_damage(target) is None:
         return  # without the lock, which a read-only folder would refuse
     with locked(target):
-        wrong = find_damage(target)
-        if wrong is None:  # another process has built it meanwhile
+        damage = find_damage(target)
+        if damage is None:  # another process has built it meanwhile
             return
         if target.exists() and any(target.iterdir()):
-            logger.warning("Building %s %s again: it %s", what, target, wrong)
+            logger.warning("Building %s %s again: it %s", what, target, damage)
         unfinished = Path(f"{target}{_UNFINISHED}")
         shutil.rmtree(unfinished, ignore_errors=True)  # of a build that was killed
         try:
@@ -319,7 +340,7 @@ def build_folder(target: Path, what: str, build: Callable[[Path], None]) -> None
 
 @contextmanager
 def locked(target: Path) -> Iterator[None]:
-    """Hold the lock of a folder while the block writes there; wait for the lock first."""
+    """Wait for the lock of a folder, and hold it while the block writes there."""
     lock = FileLock(f"{target}{_LOCK}")
     with translate_write_errors(target.parent, "name another folder with --cache_dir or --output_dir"):
         target.parent.mkdir(parents=True, exist_ok=True)

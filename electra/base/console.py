@@ -26,18 +26,24 @@ from electra.base.streams import silence
 
 logger = logging.getLogger(__name__)
 
-# ---- text of others: what can be written as UTF-8, and what a terminal may be sent
+LOG_NAME = "log.txt"
+"""File in the folder of a run with all lines of its log."""
+SECRET = re.compile(r"token$|password|secret|api_?key")
+"""Names of options with secret values, such as `hub_token`."""
+V = TypeVar("V")
+"""Type of an item, or of the value of an option."""
 
+# ---- text from outside: what can be written as UTF-8, and what a terminal may be sent
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters other than tab and newline, marks that turn the direction of writing, halves of surrogates.
+"""Control characters other than tab and newline, marks that turn the direction of writing, halves of surrogate pairs.
 
-Joiners (U+200C, U+200D) are letters of Persian and of emoji, and not among them.
+Joiners (U+200C, U+200D) are not among them: Persian and emoji are written with them.
 """
 
 
 def is_encodable(text: str) -> bool:
-    """Return True if a text can be written as UTF-8: JSON and file names may hold half of a surrogate pair."""
+    """Return True if a text can be written as UTF-8; text of JSON and file names may hold half of a surrogate pair."""
     return re.search("[\ud800-\udfff]", text) is None
 
 
@@ -47,22 +53,21 @@ def printable(text: str) -> str:
 
 
 def columns_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes: marks on letters take none, Chinese characters two."""
+    """Return how many columns of a terminal a text takes: a mark on a letter takes none, a Chinese character two."""
     marks = sum(unicodedata.category(letter) in ("Mn", "Me", "Cf") for letter in text)
     return len(text) - marks + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
 
 
+# ---- numbers with units
+
+
 def counted(number: int, what: str) -> str:
-    """Return a number with its noun, such as `1 layer` or `2 layers`."""
+    """Return a number with its noun, such as `1 layer` or `2 layers`.
+
+    Args:
+        what: the noun in the singular; the plural has an s.
+    """
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
-LOG_NAME = "log.txt"
-"""File in the folder of a run with all lines of its log."""
-V = TypeVar("V")
-"""Type of the value of an option."""
-SECRET = re.compile(r"token$|password|secret|api_?key")
-"""Names of options with secret values, such as `hub_token`."""
 
 
 def format_seconds(seconds: float) -> str:
@@ -77,11 +82,14 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """Return a size in powers of ten: 2_500_000 -> '2.5 MB'."""
+    """Return a number of bytes in kB, MB, GB or TB, powers of 1000: 2_500_000 -> '2.5 MB'."""
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
         if round(count / unit, 1) >= 1:
             return f"{count / unit:.1f} {name}"
     return f"{count / 1e3:.1f} kB"
+
+
+# ---- log lines
 
 
 class _Printable(logging.Formatter):
@@ -92,13 +100,13 @@ class _Printable(logging.Formatter):
 
 
 class _Lines(logging.StreamHandler[TextIO]):
-    """A handler whose lines stand above a progress bar; a line that cannot be written never stops the work.
+    """A log handler whose lines stand above a progress bar; a line that cannot be written never stops the work.
 
-    After the first failure, on a full disk or of a pipe whose reader has ended, it writes no more lines. A full
-    disk is told once, on stderr.
+    After the first failure, on a full disk or of a pipe whose reader has ended, it writes no more lines. One line on
+    stderr tells of a full disk.
 
     Args:
-        output: where the lines go; None for the standard output, of which a notebook has one for each cell.
+        output: where the lines go; None for the present `sys.stdout`, which is another one in each cell of a notebook.
     """
 
     def __init__(self, output: TextIO | None = None) -> None:
@@ -126,9 +134,12 @@ class _Lines(logging.StreamHandler[TextIO]):
 
 
 def setup_logging(output: TextIO | None = None) -> None:
-    """Set up logging of plain lines for a command, by default to stdout; other processes than the first log errors.
+    """Set up logging of plain lines for a command; in a distributed run, all processes but the first log only errors.
 
     Progress bars of transformers, for reading and writing weights, are not shown.
+
+    Args:
+        output: where the lines go; None for stdout.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without "±" shows an escape instead of failing
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -143,7 +154,7 @@ def setup_logging(output: TextIO | None = None) -> None:
 
 
 def log_by_default() -> None:
-    """Set up logging as `setup_logging` does, unless the program has set up logging, or a level of this package."""
+    """Set up logging as `setup_logging` does, unless the program has set up its own, or a level of this package."""
     package = logging.getLogger("electra")
     is_set_up = package.handlers or package.level != logging.NOTSET
     if not is_set_up and not (package.hasHandlers() and package.isEnabledFor(logging.INFO)):
@@ -151,7 +162,7 @@ def log_by_default() -> None:
 
 
 def show_from(level: int) -> None:
-    """Show lines of the package from a level of `logging` on; the log.txt of a run has all lines."""
+    """Show only lines of the package of at least a level of `logging`; the log.txt of a run has all lines."""
     for handler in logging.getLogger("electra").handlers:
         if isinstance(handler, _Lines):
             handler.setLevel(level)
@@ -159,20 +170,20 @@ def show_from(level: int) -> None:
 
 def shows_bars() -> bool:
     """Return True if progress bars can be seen: in a terminal and in a notebook."""
-    notebooks = sys.modules.get("IPython")
-    shell = notebooks.get_ipython() if notebooks is not None else None
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
     return sys.stderr.isatty() or "IPKernelApp" in getattr(shell, "config", ())
 
 
 LINE_SECONDS = 30.0
-"""Seconds between two lines of work that lasts, where no progress bar can be seen."""
+"""Seconds between two log lines about the progress of a work, where no progress bar can be seen."""
 
 
-def counting(items: Iterable[V], what: str) -> Iterator[V]:
-    """Yield items; where no progress bar can be seen, log every `LINE_SECONDS` how many there were so far.
+def with_progress_lines(items: Iterable[V], what: str) -> Iterator[V]:
+    """Yield items; where no progress bar can be seen, log every `LINE_SECONDS` how many have been yielded.
 
     Args:
-        what: what is done, and what the items are, such as `tokenizing: documents`.
+        what: the work, and what the items are, such as `tokenizing: documents`.
     """
     last_line = time.monotonic()
     for count, item in enumerate(items, start=1):
@@ -183,10 +194,10 @@ def counting(items: Iterable[V], what: str) -> Iterator[V]:
 
 
 class RunLog(logging.handlers.MemoryHandler):
-    """A log that keeps a command's lines until its folder is known, then writes these and later ones to `log.txt`."""
+    """A log handler that keeps a command's lines until its folder is known, then writes all lines to its log.txt."""
 
     def __init__(self) -> None:
-        # Each line is written at once when there is a target; until then lines are kept.
+        # With a capacity of 0 each line is written at once when there is a target; until then lines are kept.
         super().__init__(capacity=0, flushOnClose=False)
         logging.getLogger("electra").addHandler(self)
 
@@ -198,8 +209,11 @@ class RunLog(logging.handlers.MemoryHandler):
         self.flush()
 
 
+# ---- what results record
+
+
 def environment() -> dict[str, object]:
-    """Return `host`, `date`, `git_commit` of the package's checkout, and `versions` of libraries that matter."""
+    """Return `host`, `date`, `git_commit` of the package's checkout, and `versions` of Python and main libraries."""
     packages = ("torch", "transformers", "tokenizers", "datasets", "accelerate", "numpy")
     return {
         "host": platform.node(),
@@ -212,7 +226,7 @@ def environment() -> dict[str, object]:
 def git_commit(package: Path) -> str | None:
     """Return the commit of the checkout from which a package is imported, with `-dirty` if tracked files were changed.
 
-    Return None if the package does not lie in the top folder of a checkout, as that of a wheel does not.
+    Return None if the folder of the package is not in the top folder of a checkout, as after installing a wheel.
     """
     root = package.parent
     if not (root / ".git").exists():

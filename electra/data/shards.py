@@ -35,7 +35,7 @@ from electra.base.checkpoints import (
     translate_write_errors,
     write_manifest,
 )
-from electra.base.console import counting, log_by_default, shows_bars
+from electra.base.console import log_by_default, shows_bars, with_progress_lines
 from electra.base.files import read_json, sync_folder, write_json
 from electra.core.errors import UserError
 from electra.core.rng import Ints
@@ -169,7 +169,8 @@ def _build_shards(
     build = partial(_build_in_process, corpus.options, corpus.seed, **arguments)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, _start_worker, (cores // processes,)) as pool:
-        list(bar(counting(pool.map(build, missing_shards), f"tokenizing: of {len(missing_shards)} shards")))
+        progress = with_progress_lines(pool.map(build, missing_shards), f"tokenizing: of {len(missing_shards)} shards")
+        list(bar(progress))
 
 
 def _start_worker(threads: int) -> None:
@@ -231,7 +232,7 @@ def _write_tokens(
     unknown_tokens = 0
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, encoder.schema) as writer:
         for source, documents in zip(sources, corpus.by_source(shard, count), strict=True):
-            for rows, ids in encoder.batches(counting(documents, "tokenizing: documents")):
+            for rows, ids in encoder.batches(with_progress_lines(documents, "tokenizing: documents")):
                 writer.write_batch(rows)
                 source["documents"] += rows.num_rows
                 source["tokens"] += len(ids)

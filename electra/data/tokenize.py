@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from electra.base.checkpoints import build_folder
-from electra.base.console import counting, log_by_default, shows_bars
+from electra.base.console import log_by_default, shows_bars, with_progress_lines
 from electra.base.files import write_json
 from electra.core.errors import UserError
 from electra.core.rng import TokenIds
@@ -171,7 +171,7 @@ class _TrainingStream:
 
     def __iter__(self) -> Iterator[str]:
         held_out_bytes = 0
-        documents = counting(self.corpus, "reading for a tokenizer: documents")
+        documents = with_progress_lines(self.corpus, "reading for a tokenizer: documents")
         for document in tqdm(documents, unit="doc", desc="Reading", disable=not shows_bars()):
             if not is_held_out(document, self.seed):
                 self.used += 1

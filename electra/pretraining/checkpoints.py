@@ -17,8 +17,8 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from electra.base.checkpoints import (
+    MAKE_ROOM,
     PROVENANCE_NAME,
-    RESUME,
     UNFINISHED,
     checkpoints_of,
     commit,
@@ -125,7 +125,7 @@ class AtomicCheckpoints(TrainerCallback):
             shutil.rmtree(unfinished.parent, ignore_errors=True)
 
     def _translated_errors(self) -> AbstractContextManager[None]:
-        return translate_write_errors(self.run_folder / UNFINISHED, RESUME)
+        return translate_write_errors(self.run_folder / UNFINISHED, MAKE_ROOM)
 
     def _complete(self, unfinished: Path) -> None:
         """Write the files that Trainer does not write, and delete its pickled options, which have the Hub's token."""

@@ -19,7 +19,7 @@ import pandas as pd
 from huggingface_hub import ModelCardData
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.base.checkpoints import RESUME, UNFINISHED, translate_write_errors, write_manifest
+from electra.base.checkpoints import MAKE_ROOM, UNFINISHED, translate_write_errors, write_manifest
 from electra.base.console import environment, without_secrets
 from electra.base.files import CARD, replace_folder, write_as_yaml, write_file, write_json
 from electra.base.samples import write_samples
@@ -99,7 +99,7 @@ def finish_run(
     if not trainer.is_world_process_zero():
         return {}
     folder = trainer.run_folder
-    with translate_write_errors(folder, RESUME):
+    with translate_write_errors(folder, MAKE_ROOM):
         metrics = _write_results(trainer, options, results, test, verdict_of_generator)
         if results:
             logger.info("\nHeld-out metrics on the same segments and masks ('frequencies': token frequencies only)\n")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from electra.base.checkpoints import ALONE, PROVENANCE_NAME, checkpoints_of, start_checkpoint
+from electra.base.checkpoints import PROVENANCE_NAME, TAKE_NETWORKS, checkpoints_of, start_checkpoint
 from electra.base.files import read_json
 from electra.core.backbones import BACKBONES
 from electra.core.configuration import (
@@ -409,7 +409,9 @@ def _check_start(checkpoint: Path, config: ElectraPretrainingConfig) -> None:
         is_of_objective = role not in roles
         is_free = option_of_dropout(path) is not None or name.rpartition(".")[2] in OF_NEXT_PHASE
         if not is_of_objective and not is_free:
-            raise UserError(f"--init_checkpoint {checkpoint} has {path} {old}, not {value}; keep it, or {ALONE}")
+            raise UserError(
+                f"--init_checkpoint {checkpoint} has {path} {old}, not {value}; keep it, or {TAKE_NETWORKS}"
+            )
         changes.append(f"{path} {value} instead of {old}")
     if changes:
         logger.info("%s: %s", checkpoint, ", ".join(changes))
@@ -432,7 +434,7 @@ def take_weights(model: ElectraForJointPretraining, checkpoint: str, max_length:
         if old != new:
             raise UserError(
                 f"--init_checkpoint {checkpoint}: its {name} is {old}, here {new}, so the optimizer does not fit; "
-                f"keep objective, sizes and sharing, or {ALONE}"
+                f"keep objective, sizes and sharing, or {TAKE_NETWORKS}"
             )
     model.load_state_dict(before)
     for role in ("generator", "discriminator"):

@@ -17,7 +17,7 @@ import torch
 from transformers.trainer_utils import IntervalStrategy
 from typing_extensions import TypedDict
 
-from electra.base.checkpoints import ALONE, PROVENANCE_NAME, checkpoint_named
+from electra.base.checkpoints import PROVENANCE_NAME, TAKE_NETWORKS, checkpoint_named
 from electra.base.command_line import CommandLine
 from electra.base.errors import where_is
 from electra.base.files import CONFIGS, expand, read_json, run_options
@@ -229,7 +229,7 @@ def _check_together(config: Configuration) -> None:
         raise UserError("with --fsdp no process has the whole network; leave --eval_pairs and --eval_classify out")
     if training.init_checkpoint and (config.spec.has_stages or training.deepspeed):
         raise UserError(
-            f"--init_checkpoint has one optimizer for both networks, unlike two_stage and DeepSpeed; {ALONE}"
+            f"--init_checkpoint has one optimizer for both networks, unlike two_stage and DeepSpeed; {TAKE_NETWORKS}"
         )
 
 

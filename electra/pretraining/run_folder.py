@@ -23,8 +23,8 @@ from transformers import PreTrainedTokenizerBase
 from transformers.trainer import OPTIMIZER_NAME
 
 from electra.base.checkpoints import (
-    ALONE,
     PROVENANCE_NAME,
+    TAKE_NETWORKS,
     UNFINISHED,
     checkpoints_of,
     latest_valid_checkpoint,
@@ -366,11 +366,12 @@ def check_resumed(run: Run, provenance: RunProvenance, networks: Mapping[str, tu
         raise UserError(
             f"{run.checkpoint} was trained on other text ({before.training_documents:,} documents, now "
             f"{provenance.training_documents:,}); keep corpus, --validation_fraction, --test_fraction and "
-            f"--validation_file, or {ALONE}"
+            f"--validation_file, or {TAKE_NETWORKS}"
         )
     if before.test_text != provenance.test_text:
         raise UserError(
-            f"{run.checkpoint} has another test set; keep corpus, --test_fraction and --validation_file, or {ALONE}"
+            f"{run.checkpoint} has another test set; keep corpus, --test_fraction and --validation_file, or "
+            f"{TAKE_NETWORKS}"
         )
     changes = []
     options_then = {**_values_not_recorded(before.options, provenance.options), **before.options}
@@ -432,13 +433,14 @@ def check_optimizer_of(checkpoint: Path, options: Mapping[str, object]) -> None:
         old = recorded_options.get(name, value)
         if SAME_STATE.get(str(old), old) != SAME_STATE.get(str(value), value):
             raise UserError(
-                f"--init_checkpoint {checkpoint} has the optimizer of --{name} {old}, not {value}; keep it, or {ALONE}"
+                f"--init_checkpoint {checkpoint} has the optimizer of --{name} {old}, not {value}; keep it, or "
+                f"{TAKE_NETWORKS}"
             )
     is_sharded = not (checkpoint / OPTIMIZER_NAME).is_file()  # accelerate's files have other names
     if is_sharded != bool(options["fsdp"]):
         raise UserError(
             f"--init_checkpoint {checkpoint} has the optimizer of a run {'with' if is_sharded else 'without'} --fsdp; "
-            f"do as this run, or {ALONE}"
+            f"do as this run, or {TAKE_NETWORKS}"
         )
 
 

@@ -41,7 +41,7 @@ from transformers import (
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput
 
-from electra.base.checkpoints import ALONE, EARLIER, UNFINISHED, translate_read_errors
+from electra.base.checkpoints import GO_BACK, TAKE_NETWORKS, UNFINISHED, translate_read_errors
 from electra.base.console import log_by_default, show_from
 from electra.core.errors import UserError
 from electra.core.networks import ElectraPretrainingOutput
@@ -86,7 +86,7 @@ from electra.runtime.tracking import KeepRunId, guard_trackers, resumed_in_wandb
 
 logger = logging.getLogger(__name__)
 
-OTHER_WEIGHTS = f"train the same weights of the networks as this run did; if they are the same, {EARLIER}"
+OTHER_WEIGHTS = f"train the same weights of the networks as this run did; if they are the same, {GO_BACK}"
 """Advice at the end of messages, where the optimizer's state of the same run does not fit or is damaged."""
 
 
@@ -326,7 +326,10 @@ class ElectraTrainer(Trainer):
         self.lr_scheduler = NoSchedule()
         rates = [group["lr"] for group in self.optimizer.param_groups]
         try:
-            with keeping_options(self.optimizer, None), translate_read_errors(str(checkpoint), "the optimizer", ALONE):
+            with (
+                keeping_options(self.optimizer, None),
+                translate_read_errors(str(checkpoint), "the optimizer", TAKE_NETWORKS),
+            ):
                 super()._load_optimizer_and_scheduler(str(checkpoint))
         finally:
             self.lr_scheduler = schedule

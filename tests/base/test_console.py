@@ -159,7 +159,7 @@ def test_a_program_sees_the_lines_unless_it_has_set_up_logging(capsys, monkeypat
 
 def test_work_that_lasts_says_how_far_it_is(monkeypatch, caplog):
     caplog.set_level("INFO")
-    assert [*console.counting("abc", "reading: documents")] == [*"abc"] and not caplog.messages
+    assert [*console.with_progress_lines("abc", "reading: documents")] == [*"abc"] and not caplog.messages
     monkeypatch.setattr(console, "LINE_SECONDS", -1.0)
-    assert [*console.counting("abc", "reading: documents")] == [*"abc"]
+    assert [*console.with_progress_lines("abc", "reading: documents")] == [*"abc"]
     assert caplog.messages == [f"reading: documents: {count} so far" for count in (1, 2, 3)]
