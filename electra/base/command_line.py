@@ -1,6 +1,6 @@
 """Command lines: groups of options, filled from defaults, a recipe, an earlier run, a YAML file and words.
 
-A `CommandLine` fills dataclasses of options from these layers, the later ones first in authority:
+A `CommandLine` fills dataclasses of options from these layers, of which a later one overrides those before it:
 
     the defaults
     a recipe (`model_size`)
@@ -11,8 +11,8 @@ A `CommandLine` fills dataclasses of options from these layers, the later ones f
 A recipe that is named on the command line overrides the file. Words and file are each parsed once, by one parser, so
 that `5e-4` is a number in both.
 
-An option is given if a word of the command line or a line of the file says so, whatever the value. An option that has
-no effect beside the others (`Need`) has the value of the layers below; if it is given, a warning says so.
+An option is given if a word of the command line or a line of the file has it, whatever its value. An option that has
+no effect beside the others (`Need`) has the value of the first three layers; if it is given, a warning says so.
 """
 
 import functools
@@ -48,18 +48,18 @@ logger = logging.getLogger(__name__)
 RECIPE = "model_size"
 """Option whose value is the name of a recipe."""
 _NOT_GIVEN = object()
-"""The default of every option in the parser, by which a given default is told from none."""
+"""The default of every option in argparse, so that an option that is given with its default counts as given."""
 
 
 class Parsed(NamedTuple):
     """What a command line says.
 
     Attributes:
-        groups: the dataclasses of the options.
+        groups: the groups of options, as instances of their dataclasses.
         given: names of the options that the command line or its file gives.
         unused: names of the options that have no effect beside the others, given or not.
-        record: the options to be written for `--config`: given, different from their default, or `always_recorded`;
-            without the unused ones. Paths are absolute.
+        record: the options to be written to a file of `--config`, by name: those that are given, differ from their
+            default or are `always_recorded`, without the unused ones. Paths are absolute.
     """
 
     groups: tuple[Any, ...]
@@ -85,13 +85,13 @@ class HelpFormatter(ArgparseFormatter):
             return action.help or ""
         values = default if isinstance(default, list) else [default]
         text = " ".join("true" if value is True else str(value) for value in values).replace("%", "%%")
-        where = f"that of --{RECIPE}; small: " if action.dest in self.by_recipe else ""
-        return f"{action.help} (default: {where}{text})"
+        source = f"that of --{RECIPE}; small: " if action.dest in self.by_recipe else ""
+        return f"{action.help} (default: {source}{text})"
 
     def _get_default_metavar_for_optional(self, action: Action) -> str:
-        kind: Any = action.type
+        option_type: Any = action.type
         names = {int: "N", float: "X", string_to_bool: "true|false"}
-        return names.get(kind) or action.dest.rpartition("_")[2].upper()
+        return names.get(option_type) or action.dest.rpartition("_")[2].upper()
 
     def _format_args(self, action: Action, default_metavar: str) -> str:
         if action.nargs == ONE_OR_MORE:
@@ -100,13 +100,13 @@ class HelpFormatter(ArgparseFormatter):
 
 
 class CommandLine(Parser, HfArgumentParser):
-    """A `Parser` that fills dataclasses, each field from the highest layer that has it.
+    """A `Parser` that fills dataclasses of options, each field from the last layer that has it.
 
     Args:
         groups: dataclasses of the options.
         needs: conditions without which options have no effect.
         recipes: name of a recipe -> the values that the recipe sets; {} if there is no option `model_size`.
-        preset: option -> value in place of its default, which is recorded like a given one.
+        preset: option -> value in place of its default, which is recorded as if it was given.
     """
 
     def __init__(
@@ -129,13 +129,13 @@ class CommandLine(Parser, HfArgumentParser):
         self.without_hint = frozenset(name for need in needs if need.holds is never for name in need.names)
 
     def add_argument(self, *names: str, rules: object = None, **kwargs: Any) -> Action:
-        """Add an option to the parser, without its rules and its spelling with hyphens."""
+        """Add an option to the parser, without the rules and the spelling with hyphens that HfArgumentParser adds."""
         if kwargs.get("type") is string_to_bool:  # also of `bool | None`
             kwargs |= {"nargs": "?", "const": True}
         return super().add_argument(*(name for name in names if "-" not in name[2:]), **kwargs)
 
     def format_help(self) -> str:
-        """Return the help: the options by group, without those that only transformers declares."""
+        """Return the help of all options by group, without those that only transformers declares."""
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, [], [])
         formatter.add_text(self.description)
@@ -151,7 +151,7 @@ class CommandLine(Parser, HfArgumentParser):
         return formatter.format_help()
 
     def format_basic_help(self, names: Sequence[str]) -> str:
-        """Return the help of some options, in their order, with a line about the others."""
+        """Return the help of some options, in the order of their names."""
         shown_actions = {action.dest: action for action in self._shown_actions()}
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, [], [])
@@ -177,28 +177,31 @@ class CommandLine(Parser, HfArgumentParser):
 
         Args:
             argv: words; or options by name, as a program gives them, where None stands for an option not given.
-            default_config: flags -> the file that is used without `--config`.
-            inherited: given options -> options of the run that this one starts from.
-            recipe: given options -> the name of the recipe if the user gives none; None for the default.
+            default_config: function of the options on the command line that returns the file to use without --config.
+            inherited: function of the given options that returns those of the run that this one starts from.
+            recipe: function of the given options that returns the name of the recipe if the user gives none; None for
+                the default.
+        Raises:
+            UserError: an option is unknown, or its value is refused.
         """
         flags = self.read(argv)
         named_config = flags.pop("config", None)
         config = named_config or default_config(flags)
         lines = self.read(self.words_of_file(config)) if config else {}
-        overriding = self.recipes.get(flags.get(RECIPE, ""), {})
+        recipe_of_flags = self.recipes.get(flags.get(RECIPE, ""), {})
         for name in [*lines]:
-            if name in overriding or flags.keys() & {*rules_of(self.options[name][0]).replaced_by}:
+            if name in recipe_of_flags or flags.keys() & {*rules_of(self.options[name][0]).replaced_by}:
                 del lines[name]
         given_options = {**lines, **flags}
-        lower = {**{name: default_of(f) for name, (f, _) in self.options.items()}, **self.preset}
+        lower_layers = {**{name: default_of(f) for name, (f, _) in self.options.items()}, **self.preset}
         if self.recipes:
-            recipe_name = given_options.get(RECIPE) or recipe(given_options) or lower[RECIPE]
-            lower |= {**self.recipes[recipe_name], RECIPE: recipe_name}
-        lower |= inherited(given_options)
-        values = {**lower, **given_options}
-        # A file that the user does not name, such as that of a run that goes on, needs no remark.
+            recipe_name = given_options.get(RECIPE) or recipe(given_options) or lower_layers[RECIPE]
+            lower_layers |= {**self.recipes[recipe_name], RECIPE: recipe_name}
+        lower_layers |= inherited(given_options)
+        values = {**lower_layers, **given_options}
+        # A file that the user does not name, such as that of a run that goes on, needs no warning.
         unused = without_effect(self.needs, values, given_options if named_config else flags)
-        values |= {name: lower[name] for name in unused}
+        values |= {name: lower_layers[name] for name in unused}
         for name, (f, _) in self.options.items():
             absolute, value = rules_of(f).absolute, values[name]
             if absolute is not None and value:
@@ -215,7 +218,11 @@ class CommandLine(Parser, HfArgumentParser):
         return Parsed(groups, frozenset(given_options), unused, record)
 
     def read(self, argv: Sequence[str] | Values | None) -> dict[str, Any]:
-        """Return the options of a command line alone, each as a value of its type, without defaults; see `parse`."""
+        """Return the given options of a command line without its file, by name, each as a value of its type.
+
+        Args:
+            argv: see `parse`.
+        """
         if isinstance(argv, Mapping):
             check_known(argv, {*self.options, "config"}, without_hint=self.without_hint)
             argv = as_flags({name: plain_value(value) for name, value in argv.items()})
@@ -225,5 +232,5 @@ class CommandLine(Parser, HfArgumentParser):
 
 
 def write_yaml(values: Values, path: Path, comment: str) -> None:
-    """Write options atomically to a YAML file that `--config` reads back."""
+    """Write options atomically to a YAML file that `--config` reads back, with a comment in the first line."""
     write_file(f"# {comment}\n{write_as_yaml(dict(values))}".encode(), path)

@@ -1,4 +1,4 @@
-"""Errors of the user: one line on stderr and exit code 2, no traceback."""
+"""Errors of the user: one line on stderr and exit code 2, no traceback; hints for unknown names of options."""
 
 import atexit
 import difflib
@@ -25,7 +25,7 @@ OPTIONAL = {"datatrove", "optuna", "python-calamine", "tensorboard", "wandb"}
 
 
 def where_is(name: str) -> str:
-    """Return the path of a page of docs/ or a program of examples/: NAME in a clone, else where a wheel puts it."""
+    """Return the path of a page of docs/ or a program of examples/: where a wheel has put it, else NAME of a clone."""
     # The folder of all that was installed is one of those around the package; it need not be sys.prefix.
     places = (folder / "share" / "doc" / "electra" / name for folder in Path(__file__).parents)
     return str(next((path for path in places if path.is_file()), name))
@@ -60,32 +60,34 @@ def first_line(error: Exception) -> str:
 
 @cache
 def options_meant() -> dict[str, list[str]]:
-    """Read the options of other programs, each with the options here that have its meaning."""
+    """Return the options of other programs by name, each with the options here that have its meaning."""
     content = yaml.safe_load(_MEANINGS_FILE.read_text(encoding="utf-8"))
     return {name: options.split(", ") for options, names in content.items() for name in names}
 
 
 def hint_of_unknown(name: str, names: Collection[str], otherwise: str, prefix: str = "") -> str:
-    """Return the end of a message about an unknown name: what replaces a removed one, else the names that are meant.
+    """Return the end of a message about an unknown name: what to do in place of a removed one, else what may be meant.
 
-    The names are the one of the same meaning (`options_meant`), else the most similar one, or up to three that contain
-    `name`.
+    That is the name of the same meaning (`options_meant`), else the most similar name, else up to three names that
+    contain the unknown one.
 
     Args:
+        name: the unknown name.
         names: all known names.
-        otherwise: the end if no known name is similar.
+        otherwise: the end if no known name may be meant.
         prefix: what is written before each known name, such as "--".
     """
     if name in REMOVED:
         return f"it was removed: {REMOVED[name]}"
-    meant = [option for option in options_meant().get(name, ()) if option.partition(" ")[0] in names]
-    if meant:
-        return f"did you mean {prefix}{meant[0]}?"
+    equal_names = [option for option in options_meant().get(name, ()) if option.partition(" ")[0] in names]
+    if equal_names:
+        return f"did you mean {prefix}{equal_names[0]}?"
     ordered_names = sorted(names)
-    near = difflib.get_close_matches(name, ordered_names, n=1) or [
+    similar_names = difflib.get_close_matches(name, ordered_names, n=1) or [
         candidate for candidate in ordered_names if f"_{name}_" in f"_{candidate}_"
     ]
-    return f"did you mean {' or '.join(prefix + candidate for candidate in near[:3])}?" if near else otherwise
+    suggestions = " or ".join(prefix + similar_name for similar_name in similar_names[:3])
+    return f"did you mean {suggestions}?" if suggestions else otherwise
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -93,18 +95,19 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error))))
 
 
-def own_words(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Return the message of an error, without the traceback that a worker of a data loader puts before it."""
     return str(error).rpartition(f"{UserError.__module__}.{UserError.__name__}: ")[2]
 
 
 def run_script(main: Callable[[], None]) -> NoReturn:
-    """Run `main` as a command: a `UserError` or `OSError` becomes one line on stderr and exit code 2.
+    """Run `main` as a command, and end the process: an error of the user is one line on stderr and exit code 2.
 
-    `ELECTRA_DEBUG=1` shows the traceback, too.
+    Such errors are `UserError`, `OSError`, a lack of memory and of an optional package. Ctrl-C gives exit code 130, a
+    reader of the output that has ended 141. `ELECTRA_DEBUG=1` shows the traceback, too.
     """
     # Python searches a million objects of the libraries for cycles before it ends, for more than a second; what is
-    # frozen is not searched. Registered first, so that it is called after all that still has to write.
+    # frozen is not searched. What is registered first is called last: after all that still has to write.
     atexit.register(gc.freeze)
     code: Any = 2  # the user's error, unless it is set to something else
     message = ""
@@ -135,7 +138,7 @@ def run_script(main: Callable[[], None]) -> NoReturn:
     except (UserError, OSError) as error:  # OSError: a full disk, a folder that became unreadable
         if isinstance(error, OSError) and error.filename is None and error.errno is None:
             raise
-        message = f"error: {' '.join(own_words(error).split())}"
+        message = f"error: {' '.join(message_of(error).split())}"
     if message:
         with suppress(OSError):  # stderr may be on a full disk, too
             print(printable(message), file=sys.stderr)  # noqa: T201 - the command's own output
@@ -150,7 +153,7 @@ def _exit(code: Any, waits: bool) -> NoReturn:
     machine). torchrun would report a failure and stop the other processes.
 
     Args:
-        waits: whether a process of a distributed run waits until all its processes have come here.
+        waits: whether a process of a distributed run waits until all processes of the run have come here.
     """
     distributed = getattr(sys.modules.get("torch"), "distributed", None)  # not every command imports torch
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():

@@ -1,6 +1,6 @@
-"""Files that several commands read and write: atomic writes, JSON of a known shape, paths that users give, and YAML.
+"""Files that several commands read and write: atomic writes, JSON of a known type, paths that users give, and YAML.
 
-From folders, the module reads which saved models a folder holds, and which options a run of pre-training had.
+Two things are read from folders: which saved models a folder holds, and which options a run of pre-training had.
 """
 
 import json
@@ -42,9 +42,9 @@ PACKAGED_NETWORK = _PACKAGE / "networks" / "tiny_en"
 def open_new(path: Path) -> Iterator[TextIO]:
     """Open a text file to write, which appears at `path` when the block ends: no reader sees a part of the file.
 
-    While the block runs, the text is in a hidden file in the same folder, .NAME.RANDOM.unfinished, which an error
-    removes. If `path` is a symbolic link, the target of the link is written. If `path` is a pipe or a device, such as
-    /dev/null, the text is written there directly.
+    While the block runs, the text is in a hidden file of the same folder, .NAME.RANDOM.unfinished, which is removed if
+    the block raises an error. If `path` is a symbolic link, its target is written. If `path` is a pipe or a device,
+    such as /dev/null, the text is written there directly.
     """
     options: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
     path = Path(os.path.realpath(path))
@@ -81,28 +81,29 @@ def read_json(path: Path) -> dict[str, Any]: ...
 
 
 @overload
-def read_json(path: Path, shape: type[T]) -> T: ...
+def read_json(path: Path, expected_type: type[T]) -> T: ...
 
 
-def read_json(path: Path, shape: type = dict[str, Any]) -> object:
-    """Return the content of a JSON file as a value of the type `shape`, see `parse_json`.
+def read_json(path: Path, expected_type: type = dict[str, Any]) -> object:
+    """Return the content of a JSON file, checked to be of a type; see `parse_json`.
 
     Raises:
-        UserError: the file is missing, is no JSON, or is not of the shape.
+        UserError: the file is missing, is no JSON, or holds a value of another type.
     """
     if not path.is_file():
         raise UserError(f"{path} is {'no file' if path.exists() else 'missing'}; restore it")
     try:
-        return parse_json(path.read_text(encoding="utf-8"), shape)
+        return parse_json(path.read_text(encoding="utf-8"), expected_type)
     except ValueError as error:
         raise UserError(f"{path} cannot be read: {error}; restore or remove it") from error
 
 
 def _finite(value: Any) -> Any:
+    """Return a value of JSON with None in place of each number that is not finite."""
     if isinstance(value, dict):
-        return {name: _finite(v) for name, v in value.items()}
+        return {name: _finite(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -112,11 +113,11 @@ def holds_files(folder: Path) -> bool:
 
 
 def check_results(folder: Path, name: str, about: Mapping[str, object]) -> None:
-    """Refuse a folder that holds files, unless they are results of the same model and data.
+    """Refuse a folder for results that holds files, unless they are results of the same model and data.
 
     Args:
         name: name of the JSON file with the results.
-        about: values, such as those of model and file, that the JSON file of the same results has, too.
+        about: values that say which model and data the results are of; results of the same ones have equal values.
     Raises:
         UserError: the folder holds other files or other results, or the JSON file cannot be read.
     """
@@ -142,10 +143,9 @@ def making_folder(folder: Path) -> Iterator[None]:
 
 
 def replace_folder(new: Path, target: Path) -> None:
-    """Rename the folder `new` to `target`, and remove the folder that had this name.
+    """Rename the folder `new` to `target`, and remove the folder that had this name; see also `share_weights`.
 
-    If the process is killed in between, the old folder is complete under the name `target.previous`. Everybody who may
-    read config.json may read the weights, see `share_weights`.
+    If the process is killed in between, the old folder is complete under the name TARGET.previous.
     """
     share_weights(new)
     previous = target.with_name(f"{target.name}.previous")
@@ -165,7 +165,7 @@ def share_weights(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames and new files in a folder survive a power cut."""
+    """Write the entries of a folder to the disk, so that renames and new files in it survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -182,8 +182,7 @@ PATH_TYPES = (str, os.PathLike)
 def config_path(name: str) -> Path:
     """Return the path of an experiment file: the user's file, if there is one, else the package's file of this name.
 
-    So `configs/glue/paper.yaml` is found from any folder. If neither file exists, the path is returned as the user
-    wrote it, with `~` and variables replaced.
+    So `configs/glue/paper.yaml` is found from any folder. If neither file exists, the path is that of the user's file.
     """
     path = expand(name)
     if path.exists() or path.is_absolute():
@@ -193,9 +192,9 @@ def config_path(name: str) -> Path:
 
 
 def network_path(name: str) -> Path:
-    """Return the path of a network: the package's folder for the name `TINY_EN`, else the path that `name` is.
+    """Return the path of a network: for the name `TINY_EN` the package's folder, else the path that `name` is.
 
-    If the user has a file or folder called `TINY_EN`, it is taken instead of the package's.
+    If the user has a file or folder called `TINY_EN`, the path is that of the file or folder.
 
     Raises:
         UserError: the network of the package is asked for, but its folder was removed.
@@ -220,7 +219,7 @@ def expand(path: str | Path) -> Path:
 
 
 def check_file(path: str | Path) -> None:
-    """Check that a path is that of a file, which can be opened more than once.
+    """Check that a path is that of a file that can be read more than once.
 
     Raises:
         UserError: there is nothing at the path, or there is a folder, a pipe or a device.
@@ -240,11 +239,11 @@ def absolute(path: str) -> str:
 
 
 HELD_OUT_WORDS = frozenset({"valid", "validation", "val", "dev", "devel", "development", "test", "eval"})
-"""Words in the names of files with text or rows that are held out of training."""
+"""Words that occur in the names of files with text or rows that are not for training."""
 
 
 def split_name(entry: str) -> tuple[str, str]:
-    """Return name and path of an entry `name=path`; if the entry is a path without a name, "" and the entry."""
+    """Return name and path of an entry `name=path`; "" and the entry if it has no name, or is a path that exists."""
     match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)=(.+)", entry)
     return match.groups() if match and not expand(entry).exists() else ("", entry)  # type: ignore[return-value]
 
@@ -261,7 +260,11 @@ def absolute_if_there(name: str) -> str:
 
 
 def may_be_hub_id(name: str) -> bool:
-    """Return True if the Hub may have `name`: it does not look like a path, and its parent is no folder here."""
+    """Return True if `name` may be an id of the Hub: a valid one that does not look like a path here.
+
+    A name looks like a path if it ends as a file does, in .json, .yaml, .safetensors or .txt, or if there is a folder
+    of the name before its slash.
+    """
     try:
         validate_repo_id(name)
     except HFValidationError:
@@ -275,23 +278,23 @@ def may_be_hub_id(name: str) -> bool:
 CARD = "README.md"
 """File with the card of a model, by the Hub's convention."""
 RESULT_NAME = "result.json"
-"""File in the folder of a saved model with the line of results.jsonl of its run."""
+"""File in the folder of a saved model with the line that its run has in results.jsonl."""
 
 
 def saved_models(folder: Path) -> list[Path]:
-    """Return the sorted folders of fine-tuned models: `folder` if it holds one model, else those in its `models/`."""
+    """Return the sorted folders of fine-tuned models: `folder` if a model is in it, else those in its `models/`."""
     if (folder / RESULT_NAME).is_file():
         return [folder]
     folders = sorted(path.parent for path in folder.glob(f"models/[!.]*/{RESULT_NAME}"))
-    return [path for path in folders if path.suffix != ".previous"]  # left by a killed command
+    return [path for path in folders if path.suffix != ".previous"]  # see `replace_folder`
 
 
 # ---- YAML
 
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError)
-"""Errors of reading a text that is no YAML; ValueError for an encoding other than UTF-8."""
+"""Errors of reading a file that is no YAML; ValueError for an encoding other than UTF-8."""
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z")
-"""Numbers such as 1e-4. PyYAML takes them for text, and so does not quote a text that looks like one."""
+"""Numbers such as 1e-4. PyYAML takes them for text, and therefore writes a text of this form without quotes."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -310,8 +313,8 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 continue
             if key.value in seen_keys:
-                wrong = f"{key.value:.80} stands here twice; leave one of the two out"
-                raise yaml.composer.ComposerError(None, None, wrong, key.start_mark)
+                message = f"{key.value:.80} stands here twice; leave one of the two out"
+                raise yaml.composer.ComposerError(None, None, message, key.start_mark)
             seen_keys.add(key.value)
         return node
 
@@ -333,7 +336,7 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.012345
 for _class in (_Loader, _TextLoader):
     _class.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"<<\Z"), ["<"])
 _TextLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null|)\Z"), ["~", "n", ""])
-for _kind, _pattern, _beginnings in (
+for _tag, _pattern, _beginnings in (
     ("null", r"(~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
     ("bool", r"(true|True|TRUE|false|False|FALSE)\Z", list("tTfF")),
     ("int", r"[-+]?(0|[1-9][0-9_]*)\Z", list("-+0123456789")),
@@ -341,7 +344,7 @@ for _kind, _pattern, _beginnings in (
     ("float", _FLOAT.pattern, list("-+.0123456789")),
     ("float", r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z", list("-+.")),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _beginnings)
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _beginnings)
 
 
 def read_yaml(text: str) -> Any:
@@ -353,29 +356,33 @@ def read_yaml(text: str) -> Any:
     return yaml.load(text, Loader=_Loader)
 
 
-OPTIONS_TITLE = "Effective options"
-"""Beginning of the comment in the first line of a config.yaml that a command of this program writes."""
+def read_as_written(text: str) -> object:
+    """Return the mapping in a text of YAML, with each scalar as the text that the user wrote.
 
-
-def read_options(folder: Path) -> dict[str, Any] | None:
-    """Return the options of a run from its config.yaml; None if the folder has none.
+    The type of an option then decides how its text is read, as on a command line: `experiment_name: 1e5` is a name.
+    Null is None, and lists hold text. A value that is a mapping itself is read by `read_yaml`, and so is a text that
+    is no mapping.
 
     Raises:
-        UserError: the file cannot be read, or is no mapping.
+        yaml.YAMLError, ValueError, RecursionError: see `YAML_ERRORS`.
     """
-    path = folder / "config.yaml"
-    if not path.is_file():
-        return None
-    try:
-        options = check_type(read_yaml(path.read_text(encoding="utf-8")), dict[str, Any])
-        for name in options.keys() & READ_BY_OTHERS.keys():
-            check_type({name: options[name]}, GenericAlias(dict, (str, READ_BY_OTHERS[name])))
-    except (OSError, *YAML_ERRORS) as error:
-        raise UserError(f"{path} cannot be read: {error}; restore it") from error
-    return dict(options)
+    content = read_yaml(text)
+    if not isinstance(content, dict):
+        return content
+    written = yaml.load(text, Loader=_TextLoader)
+    return {key: content[key] if isinstance(content.get(key), dict) else value for key, value in written.items()}
 
 
-READ_BY_OTHERS: dict[str, Any] = {
+def write_as_yaml(values: object) -> str:
+    """Return values as a text of YAML that `read_yaml` and other programs read back."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+# ---- options of a run
+
+OPTIONS_TITLE = "Effective options"
+"""Beginning of the comment in the first line of each config.yaml that a command of this package writes."""
+OPTIONS_READ_BY_OTHERS: dict[str, Any] = {
     "objective": str,
     "max_length": int,
     "tie": str | None,
@@ -386,14 +393,32 @@ READ_BY_OTHERS: dict[str, Any] = {
 """Option of a run that other commands read -> the type that it has in the run's config.yaml."""
 
 
+def read_options(folder: Path) -> dict[str, Any] | None:
+    """Return the options of a run from its config.yaml; None if the folder has no such file.
+
+    Raises:
+        UserError: the file cannot be read, is no mapping, or an option of `OPTIONS_READ_BY_OTHERS` has another type.
+    """
+    path = folder / "config.yaml"
+    if not path.is_file():
+        return None
+    try:
+        options = check_type(read_yaml(path.read_text(encoding="utf-8")), dict[str, Any])
+        for name in options.keys() & OPTIONS_READ_BY_OTHERS.keys():
+            check_type({name: options[name]}, GenericAlias(dict, (str, OPTIONS_READ_BY_OTHERS[name])))
+    except (OSError, *YAML_ERRORS) as error:
+        raise UserError(f"{path} cannot be read: {error}; restore it") from error
+    return dict(options)
+
+
 _PART_OF_RUN = re.compile(r"discriminator|generator|checkpoint-\d+")
-"""Names of folders in a run whose options are those of the run."""
+"""Names of the folders in a run: of its exported networks and its checkpoints."""
 
 
 def run_of(path: str) -> Path | None:
     """Return the folder of a run of pre-training; None if the path is a Hub id or belongs to no run.
 
-    A run is a folder with checkpoints or exported networks: config.yaml does not tell, because other programs write
+    A run is a folder with checkpoints or exported networks. A config.yaml makes no run, because other programs write
     files of this name.
 
     Args:
@@ -416,25 +441,3 @@ def run_options(path: str) -> dict[str, Any]:
     """
     run = run_of(path)
     return {} if run is None else read_options(run) or {}
-
-
-def read_as_written(text: str) -> object:
-    """Return the mapping in a text of YAML, with each scalar as the text that the user wrote.
-
-    The type of an option then decides how its text is read, as on a command line: `experiment_name: 1e5` is a name.
-    Null is None, and lists hold text. Values that are mappings are read as `read_yaml` reads them, and so is a text of
-    YAML that is no mapping.
-
-    Raises:
-        yaml.YAMLError, ValueError, RecursionError: see `YAML_ERRORS`.
-    """
-    content = read_yaml(text)
-    if not isinstance(content, dict):
-        return content
-    written = yaml.load(text, Loader=_TextLoader)
-    return {key: content[key] if isinstance(content.get(key), dict) else value for key, value in written.items()}
-
-
-def write_as_yaml(values: object) -> str:
-    """Return values as a text of YAML that `read_yaml` and other programs read back."""
-    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

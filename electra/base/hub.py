@@ -19,13 +19,13 @@ from electra.core.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-UPLOADED = re.compile(
+_UPLOADED = re.compile(
     r"README\.md|manifest\.json|result\.json|(generation_)?config\.json"
     r"|model(-\d+-of-\d+)?\.safetensors|model\.safetensors\.index\.json"
     r"|(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json|(vocab|merges)\.txt|chat_template\.jinja"
     r"|(spiece|spm|sentencepiece\.bpe|tokenizer)\.model|\.eval_results/[^/]+\.yaml"
 )
-"""Paths, below the folder of a model, of the files that an export writes; what else lies there is not uploaded."""
+"""Paths in the folder of a model of the files that an export writes; other files there are not uploaded."""
 _OPENED = re.compile(r'(?<=from_pretrained\(")[^"\n]*(?="\))')
 """The folder that a card's example code opens."""
 
@@ -41,9 +41,11 @@ def push_run(
     """Upload the exported networks of a run, or the fine-tuned models in a folder, each to a repository of its own.
 
     Args:
+        run: folder of a finished run, of a fine-tuned model, or of an evaluation with saved models.
         hub_model_id: `name` or `owner/name`, without the network's or the task's suffix.
-        scores: evaluations whose scores are uploaded with the first network or model.
-
+        token: token of the Hub; None for that with which this machine is logged in.
+        private: whether new repositories are private; None for the default of the Hub.
+        scores: folders of evaluations whose scores are uploaded with the first network or model.
     Raises:
         UserError: there is no network, a fine-tuned model has no card, or an upload fails.
     """
@@ -64,7 +66,11 @@ def push_run(
 
 
 def scores_in(folder: Path) -> list[Path]:
-    """Return the files in an evaluation's `.eval_results/`, at least one: scores that the Hub reads."""
+    """Return the files in an evaluation's `.eval_results/`, scores that the Hub reads.
+
+    Raises:
+        UserError: there is none.
+    """
     paths = sorted(folder.glob(".eval_results/*.yaml"))
     if not paths:
         raise UserError(
@@ -74,7 +80,7 @@ def scores_in(folder: Path) -> list[Path]:
 
 
 def repositories(run: Path, hub_model_id: str) -> dict[Path, str]:
-    """Return the folders to upload, each with the id of its repository."""
+    """Return the folders to upload, each with the id of its repository; arguments and errors as in `push_run`."""
     networks = [run / name for name in ("discriminator", "generator")]
     networks = [folder for folder in networks if (folder / "config.json").is_file()]
     if networks:
@@ -94,9 +100,9 @@ def repositories(run: Path, hub_model_id: str) -> dict[Path, str]:
 
 
 def operations(folder: Path, repository: str, scores: Sequence[Path]) -> list[CommitOperationAdd]:
-    """Return the operations of a commit that add the files of a model, and scores.
+    """Return the operations of a commit that add the files of a model, and files of scores.
 
-    Card and result are changed so that they name no folder of this machine.
+    The card's example opens `repository`, and the result names no path of this machine.
     """
     changed = {}
     card = folder / CARD
@@ -109,7 +115,7 @@ def operations(folder: Path, repository: str, scores: Sequence[Path]) -> list[Co
             values["model"] = Path(values["model"]).name
         changed[RESULT_NAME] = json.dumps(values).encode()
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    left_out = [name for name in files if not UPLOADED.fullmatch(name)]
+    left_out = [name for name in files if not _UPLOADED.fullmatch(name)]
     if left_out:
         logger.warning("%s: not uploaded, because no export writes such files: %s", folder, ", ".join(left_out))
     files = {name: path for name, path in files.items() if name not in left_out}

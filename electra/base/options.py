@@ -1,7 +1,6 @@
-"""Groups of options, which are checked when they are made, and what options need to do something.
+"""Groups of options, which are checked when they are made, and conditions without which options have no effect.
 
-core/options.py declares an option. A `Need` says without what an option would do nothing. command_line.py fills the
-groups.
+electra/core/options.py declares an option; command_line.py fills the groups.
 """
 
 import functools
@@ -34,18 +33,19 @@ Values = Mapping[str, Any]
 AT_LEAST_8 = Range(lambda value: value >= 8, "at least 8", {"minimum": 8})
 STEPS = Range(lambda value: value > 0 or value == -1, "positive, or -1", {"minimum": -1, "not": {"const": 0}})
 SEED = Range(lambda value: 0 <= value < 2**32, "in [0, 2^32)", {"minimum": 0, "exclusiveMaximum": 2**32})
-"""Ranges of numbers by name: heads and batches, steps (-1 for none), seeds of numpy."""
-_PART_OF_RUN = re.compile(r"checkpoint-.*|discriminator|generator|\.\.|")
-"""Names of folders in a run, and those that name no folder of their own."""
+"""Ranges of lengths in tokens, of steps (-1 for none), and of seeds that numpy takes."""
+_NOT_NEW_FOLDER = re.compile(r"checkpoint-.*|discriminator|generator|\.\.|")
+"""Names of folders in a run, and names that stand for no new folder."""
 FOLDER_NAME = Range(
-    lambda name: Path(name).name == name and not _PART_OF_RUN.fullmatch(name) and len(os.fsencode(name)) <= 200,
+    lambda name: Path(name).name == name and not _NOT_NEW_FOLDER.fullmatch(name) and len(os.fsencode(name)) <= 200,
     "a plain folder name, without slashes, of at most 200 bytes, and not that of a part of a run",
 )
 """The range of a name for a new folder; file systems allow 255 bytes, with endings."""
 NOT_EMPTY = Range(lambda value: value != "", "a name or a folder, or left out")
 """The range of a name or path: "" is a forgotten value."""
-# Larger ids are not exact in float32, in which held-out records are gathered.
 VOCAB_SIZE = Range(lambda value: 6 <= value <= 2**24, "in [6, 2^24]", {"minimum": 6, "maximum": 2**24})
+"""The range of the size of a vocabulary: five special tokens and another one; ids that are exact in float32, in which
+held-out records are gathered."""
 
 # ---- options
 
@@ -56,17 +56,18 @@ def from_recipe(name: str, help: str, valid: Range | None = None, **rules: Any) 
 
 
 def default_of(option: Field[object]) -> object:
+    """Return the default of an option, given its dataclass field."""
     return option.default if option.default_factory is MISSING else option.default_factory()
 
 
 def check_seed(seed: object) -> None:
-    """Raise a UserError if a value that a program gives is no seed."""
+    """Raise a UserError if a value that a program gives as a seed is no whole number in [0, 2^32)."""
     is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     check(is_whole and SEED.holds(seed), "seed", repr(seed), f"a whole number {SEED.expected}")
 
 
 LISTED = "--help lists the options"
-"""End of a message about an unknown option that resembles none."""
+"""End of a message about an unknown option that is similar to none."""
 
 
 def check_known(
@@ -77,9 +78,11 @@ def check_known(
     without_hint: frozenset[str] = frozenset(),
     nameless: Sequence[str] = (),
 ) -> None:
-    """Raise a UserError if an option is not known; the message has its name, and the option that may be meant.
+    """Raise a UserError if an option is not known; the message has its name, and that of the option that may be meant.
 
     Args:
+        options: names of the options.
+        known_names: names of all options that there are.
         prefix: what is written before each name, such as "--".
         where: words behind the option that name its file, such as " in run.yaml"; "" on a command line.
         without_hint: known names that are never recommended.
@@ -94,20 +97,23 @@ def check_known(
 
 
 def check_options(options: Any) -> None:
-    """Refuse values that are of another type than the option, out of its range, or not finite.
+    """Refuse values of a group that are of another type than the option, out of its range, or not finite.
 
-    Such values would break a run much later.
+    Such values would break a run much later. A program may give a path in place of text, and one text in place of a
+    list: the group then gets text or a list.
 
-    A program may give a path in place of text, and one text in place of a list: `options` then gets text or a list.
+    Args:
+        options: instance of a group; only options that `option` declares are checked.
+    Raises:
+        UserError: a value is refused.
     """
     group: Any = type(options)
-    kinds = types_of(group)
+    option_types = types_of(group)
     for f in fields(options):
-        value = getattr(options, f.name, None)
-        typed = as_type(f, kinds[f.name], value)
-        if typed is not value:
-            object.__setattr__(options, f.name, typed)  # also of a frozen group
-            value = typed
+        given_value = getattr(options, f.name, None)
+        value = as_type(f, option_types[f.name], given_value)
+        if value is not given_value:
+            object.__setattr__(options, f.name, value)  # also of a frozen group
         valid = rules_of(f).valid
         for item in value if isinstance(value, list) else [value]:
             if valid and item is not None:
@@ -116,10 +122,10 @@ def check_options(options: Any) -> None:
 
 @dataclass(frozen=True)
 class Options:
-    """A group of options, checked when it is made and never changed.
+    """A group of options, checked when it is made and never changed afterwards.
 
-    The first line of a group's docstring is the group's title in `--help`. `resuming` and `of_phase` are the rules of
-    its options that do not say it themselves.
+    The first line of a group's docstring is its title in `--help`. Its `resuming` and `of_phase` are the rules of its
+    options that have none of their own.
     """
 
     resuming: ClassVar[Resuming] = "free"
@@ -131,22 +137,27 @@ class Options:
 
 @functools.cache
 def types_of(group: object) -> dict[str, object]:
+    """Return the types of the options of a group, by name."""
     return get_type_hints(group)
 
 
-def as_type(f: Field[object], kind: object, value: object) -> object:
+def as_type(f: Field[object], option_type: object, value: object) -> object:
     """Return the value of an option as a value of its type; as it is if only transformers declares the option.
 
+    Args:
+        f: dataclass field of the option.
+        option_type: type of the option.
+        value: value that a program or a command line gives.
     Raises:
         UserError: the value is of another type, or is not one of the option's choices.
     """
     if "rules" not in f.metadata:
         return value
     value = plain_value(value)
-    if get_origin(kind) is list and isinstance(value, str | tuple):
+    if get_origin(option_type) is list and isinstance(value, str | tuple):
         value = [value] if isinstance(value, str) else [*value]
     try:
-        value = check_type(value, kind)
+        value = check_type(value, option_type)
     except ValueError as error:
         raise UserError(f"--{f.name} {value!r:.80} is not possible: {error}") from error
     choices = f.metadata.get("choices", ())
@@ -157,7 +168,7 @@ def as_type(f: Field[object], kind: object, value: object) -> object:
 
 
 def plain_value(value: object) -> object:
-    """Return a value, or the values of a list, without enums, paths and types of numpy."""
+    """Return a value, or a list of values, as text or numbers where it was an enum, a path or a number of numpy."""
     if isinstance(value, list | tuple):
         return type(value)(map(plain_value, value))
     if isinstance(value, os.PathLike):
@@ -171,7 +182,7 @@ def plain_value(value: object) -> object:
 
 
 def never(options: object) -> bool:
-    """Return False: the condition of options that nothing here uses."""
+    """Return False: the condition of options of transformers that nothing here reads."""
     return False
 
 
@@ -190,16 +201,16 @@ class Need(NamedTuple):
 
 
 def without_effect(needs: Iterable[Need], values: Values, given_names: Collection[str]) -> frozenset[str]:
-    """Return the names of the options that have no effect beside the others, and log a warning of the given ones.
+    """Return the names of the options that have no effect beside the others, and log a warning of those of the user.
 
     Args:
         values: all options by name.
-        given_names: names of options whose user must know.
+        given_names: names of the options of which the warning tells the user.
     """
     options = SimpleNamespace(**values)
     unmet = [need for need in needs if not need.holds(options)]
     for need in unmet:
-        told = [name for name in need.names if name in given_names]
-        if told:
-            logger.warning("no effect: --%s (%s)", ", --".join(told), need.reason.format(**values))
+        unused_names = [name for name in need.names if name in given_names]
+        if unused_names:
+            logger.warning("no effect: --%s (%s)", ", --".join(unused_names), need.reason.format(**values))
     return frozenset(name for need in unmet for name in need.names)

@@ -1,6 +1,6 @@
 """The parser of all commands: words and the file of `--config`, with one-line errors (`UserError`).
 
-An option that no command has is answered with the one that has its meaning, or else with the nearest one.
+The error of an unknown option names the option that has its meaning, or else the most similar one.
 """
 
 import ast
@@ -27,10 +27,10 @@ CONFIG_HELP = "YAML file with any of the options; flags override it. Relative pa
 
 
 class Parser(ArgumentParser):
-    """An `ArgumentParser` with `--config FILE`, which raises a `UserError` without secret values where argparse exits.
+    """An `ArgumentParser` with `--config FILE` that raises a `UserError`, without secret values, where argparse exits.
 
     Attributes:
-        without_hint: names of options that exist and are never recommended.
+        without_hint: names of options that errors never recommend.
     """
 
     without_hint: frozenset[str] = frozenset()
@@ -43,13 +43,13 @@ class Parser(ArgumentParser):
         raise UserError(f"{message}; see --help")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the options of words, by default `sys.argv`, and of their file."""
+        """Return the options of words, by default those of `sys.argv`, and of the file that they name."""
         words = normalized(sys.argv[1:] if args is None else args)
         options = self.parse_words(words, namespace)
         return options if options.config is None else self.parse_words([*self.words_of_file(options.config), *words])
 
     def parse_words(self, words: Sequence[str], namespace: Namespace | None = None) -> Namespace:
-        """Return the options that words give; refuse a word that belongs to no option."""
+        """Return the options of words; raise a UserError if a word belongs to no option."""
         check_words(words)
         for word in takewhile(lambda word: word != "--", words):
             if " " not in word:  # with a space it may be a value, such as that of --glue_flags
@@ -62,7 +62,11 @@ class Parser(ArgumentParser):
         return options
 
     def words_of_file(self, path: str) -> list[str]:
-        """Return the options that a YAML file gives, without those that were removed, as words."""
+        """Return the options in a YAML file, without those that were removed, as words of a command line.
+
+        Raises:
+            UserError: the file cannot be read, or has an unknown option.
+        """
         file = config_path(os.fspath(path))
         if file.is_dir():
             raise UserError(f"--config {path} is a folder; name a YAML file, such as the config.yaml of a run")
@@ -81,35 +85,36 @@ class Parser(ArgumentParser):
         return as_flags(lines)
 
     def _check_option(self, word: str) -> None:
-        """Refuse a word that has the form of an option and belongs to none."""
+        """Raise a UserError if a word has the form of an option that there is not."""
         name = word.partition("=")[0]
         if name.startswith("--") and name not in self._option_string_actions:
             self._check_known([name[2:]])
 
     def _names(self) -> set[str]:
-        """Return the names of the options that a file may have."""
+        """Return the names of the options that a file of `--config` may have."""
         return {action.dest for action in self._actions if action.option_strings} - {"help", "config"}
 
     def _check_known(self, names: Sequence[str], where: str = "") -> None:
+        """Raise a UserError if a name is that of no option; see `check_known`."""
         nameless = [str(action.metavar or action.dest) for action in self._actions if not action.option_strings]
         check_known(names, self._names(), "--", where, self.without_hint, nameless)
 
 
 def check_words(words: Iterable[str]) -> None:
-    """Refuse words of a command line that are not UTF-8 or hold NUL, because no file of results can hold them."""
+    """Raise a UserError if a word of a command line is not UTF-8 or has a NUL, which no file of results can hold."""
     for word in words:
         if not is_encodable(word) or "\0" in word:
             raise UserError(f"{word!r:.200} is not UTF-8; convert the text, or rename the file or folder")
 
 
 def normalized(argv: Sequence[str]) -> list[str]:
-    """Return the words of a command line with `--model_size` for `--model-size`, `--tasks rte` for `--tasks=['rte']`.
+    """Return the words of a command line in one spelling.
 
-    wandb's agent writes lists in the latter form.
+    `--model-size` becomes `--model_size`, and `--tasks=['rte']`, as wandb's agent writes a list, `--tasks rte`.
     """
     words: list[str] = []
-    for token in argv:
-        name, equals, text = token.partition("=")
+    for word in argv:
+        name, equals, text = word.partition("=")
         if name.startswith("--") and " " not in name:  # a word with spaces is a value, such as that of --glue_flags
             name = "--" + name[2:].replace("-", "_")
         if text.startswith("[") and text.endswith("]"):
@@ -121,6 +126,7 @@ def normalized(argv: Sequence[str]) -> list[str]:
 
 
 def _words(name: str, value: Any) -> list[str]:
+    """Return an option as words of a command line; no words for None and an empty list."""
     if value is None or value == []:
         return []
     if isinstance(value, dict):

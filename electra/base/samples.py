@@ -16,13 +16,10 @@ from electra.base.files import read_json, write_json
 
 SAMPLES_NAME = "samples.json"
 """File of a run with its samples."""
-
-
 REPLACED = "P(replaced)"
-"""What the probabilities of a detector are of, in the line of a sample."""
+"""`Sample.score` of a detector that gives probabilities."""
 SIGMOID = "sigmoid"
-"""What the numbers of a detector are whose objective's loss is not that of a probability."""
-
+"""`Sample.score` of a detector whose outputs are trained as no probabilities."""
 SUSPECTED = 0.5
 """Probability above which a page marks a token as one that the discriminator takes for replaced."""
 
@@ -33,7 +30,7 @@ class Mark(NamedTuple):
     Args:
         text: the token, with the space before it if it begins a word.
         instead_of: the original, where the token is another one; "" elsewhere.
-        is_suspected: whether the discriminator takes the token for replaced, or a language model had to guess it.
+        is_suspected: whether a discriminator takes the token for replaced, or a language model has predicted it.
         note: the number that the network gives the token; "" without one.
     """
 
@@ -45,20 +42,25 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """A text and the predictions for it, a value per token each; a prediction that no network makes is None."""
+    """A text and the predictions for it, with a value for each token; what no network computes is None.
+
+    Args:
+        original: the tokens of the text.
+        masked: input of the generator, or, without one, of a masked language model.
+        shown: input of the main network: the generator's samples at the chosen positions, the original elsewhere.
+        probabilities: what the main network says of each token of `shown`, see `score`; None where a diverged network
+            gave no number.
+        restored: a masked language model's most likely tokens at the chosen positions, the original elsewhere.
+        score: what `probabilities` are: `REPLACED`, in [0, 1]; `SIGMOID`, of an output that is trained as no
+            probability; or "log p" of each token given the others, of an Electric.
+    """
 
     original: list[str]
     masked: list[str] | None
-    """Input of the generator, or of a masked language model without one."""
     shown: list[str]
-    """Input of the main network: the generator's samples at the masked positions."""
     probabilities: list[float | None] | None
-    """Probability of "replaced", in [0, 1], or the `score`; None where a diverged network gave no number."""
     restored: list[str] | None
-    """A masked language model's most likely tokens at the masked positions, the original elsewhere."""
     score: str = REPLACED
-    """What `probabilities` are: "P(replaced)"; the "sigmoid" of an output that is trained as no probability; or, for
-    an Electric, "log p" of each shown token given the others."""
 
     def __post_init__(self) -> None:
         versions = (self.masked, self.shown, self.probabilities, self.restored)
@@ -66,13 +68,13 @@ class Sample:
             raise ValueError("a sample has versions of different lengths")
 
     def part(self, start: int, end: int) -> "Sample":
-        """Return the sample of some of the tokens, those from `start` to before `end`."""
+        """Return the sample of the tokens from number `start` to before number `end`."""
         versions = ("original", "masked", "shown", "probabilities", "restored")
         values = {name: getattr(self, name) for name in versions}
         return replace(self, **{name: value[start:end] for name, value in values.items() if value is not None})
 
     def lines(self) -> Iterator[tuple[str, list[str], list[float | None] | None]]:
-        """Yield name, tokens and probabilities (or None) of each version of the text, in the order of creation."""
+        """Yield name, tokens and probabilities (or None) of each version of the text, in the order of their making."""
         yield "text", self.original, None
         if self.masked is not None:
             yield "masked", self.masked, None
@@ -84,7 +86,7 @@ class Sample:
             yield "restored", self.restored, None
 
     def marks(self) -> Iterator[Mark]:
-        """Yield the tokens that the main network reads, or those that a language model has put at the masks."""
+        """Yield a mark for each token of `restored`, or else of `shown`."""
         masked = self.masked or self.original
         for number, original in enumerate(self.original):
             token = (self.restored or self.shown)[number]
@@ -98,14 +100,14 @@ class Sample:
 
 
 class Samples(TypedDict):
-    """The content of samples.json: the samples, and the step of the networks, None if unknown."""
+    """The content of samples.json: the samples, and the step of the networks; None if it is unknown."""
 
     step: int | None
     samples: list[Sample]
 
 
-def write_samples(samples: Sequence[Sample], folder: Path, step: int | None = None) -> None:
-    """Write samples.json into a run folder; `step` is that of the networks."""
+def write_samples(samples: Sequence[Sample], folder: Path, step: int) -> None:
+    """Write samples.json into a run folder; `step` is the step of the networks that made the samples."""
     values = [asdict(sample) for sample in samples]
     write_json({"step": step, "samples": values}, folder / SAMPLES_NAME)
 
@@ -119,7 +121,7 @@ def read_samples(folder: Path) -> list[Sample]:
 
 
 def marked(token: str) -> str:
-    """Return a token, with a dot in front unless it begins a word; a mark, as of a vowel, stands on a circle."""
+    """Return a token, with a dot before it unless it begins a word; a combining mark stands on a dotted circle."""
     if token[:1].isspace():
         return token
     return f"·◌{token}" if unicodedata.category(token[:1] or " ").startswith("M") else f"·{token}"

@@ -1,4 +1,4 @@
-"""stdout and stderr that cannot be written: a full disk, a pipe whose reader has ended, such as `head`."""
+"""What to do with stdout and stderr that cannot be written: on a full disk, or a pipe whose reader has ended."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from typing import TextIO
 
 
 def flush_outputs() -> None:
-    """Flush stdout and stderr, and drop what cannot be written: Python would try again at exit, and complain."""
+    """Flush stdout and stderr, and drop what cannot be written: Python would try again at exit, and print an error."""
     for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed
         try:
             stream.flush()
@@ -16,6 +16,6 @@ def flush_outputs() -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Make a stream that cannot be written discard what is written to it, so that no later `print` fails."""
+    """Make a stream that cannot be written discard all that is written to it, so that no later `print` fails."""
     with suppress(OSError):  # a stream without a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,4 +1,4 @@
-"""Values of JSON and of Python, checked by pydantic: a value is of the type that its reader names, or is refused."""
+"""Values of JSON and of Python, checked by pydantic: a value has the type that its reader expects, or is refused."""
 
 from functools import lru_cache
 from typing import Any, TypeVar, overload
@@ -8,55 +8,55 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from electra.core.errors import abridged
 
 T = TypeVar("T")
-"""Type of a value that is read."""
+"""Type that a value must have."""
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
-"""Pydantic's settings: a number is no text, nan is no number, and entries beside those of the type are allowed."""
+"""Pydantic's settings: a number is no text, nan is no number, and a mapping may have more entries than its type."""
 
 
 @lru_cache
-def checker(shape: Any) -> TypeAdapter[Any]:
+def checker(expected_type: Any) -> TypeAdapter[Any]:
     """Return pydantic's checker of a tuple that holds one value of a type.
 
     The value is in a tuple, because pydantic applies settings only to the parts of a type.
     """
-    return TypeAdapter(tuple[shape], config=STRICT)
+    return TypeAdapter(tuple[expected_type], config=STRICT)
 
 
-def parse_json(text: str, shape: type) -> Any:
-    """Read a text of JSON, check that its value is of a type, such as a `TypedDict` or a dataclass, and return it.
+def parse_json(text: str, expected_type: type) -> Any:
+    """Return the value of a text of JSON, checked to be of a type, such as a `TypedDict` or a dataclass.
 
     Raises:
         ValueError: the text is not JSON, or its value or a part of it is of another type, or missing.
     """
     try:
-        return checker(shape).validate_json(f"[{text}]")[0]
+        return checker(expected_type).validate_json(f"[{text}]")[0]
     except ValidationError as error:
         raise ValueError(first_problem(error)) from error
 
 
 @overload
-def check_type(value: object, shape: type[T]) -> T: ...
+def check_type(value: object, expected_type: type[T]) -> T: ...
 
 
 @overload
-def check_type(value: object, shape: object) -> object: ...
+def check_type(value: object, expected_type: object) -> object: ...
 
 
-def check_type(value: object, shape: object) -> object:
-    """Check that a value of Python is of a type, such as `float | None`, and return it; for a float, 3 becomes 3.0.
+def check_type(value: object, expected_type: object) -> object:
+    """Check that a value of Python is of a type, such as `float | None`, and return it; as a float, 3 becomes 3.0.
 
     Raises:
         ValueError: the value or a part of it is of another type, or missing.
     """
     try:
-        return checker(shape).validate_python((value,))[0]
+        return checker(expected_type).validate_python((value,))[0]
     except ValidationError as error:
         raise ValueError(first_problem(error)) from error
 
 
 def first_problem(error: ValidationError) -> str:
-    """Return the place, the reason and the value of the first problem that pydantic has found, in one line."""
+    """Return the path, the reason and the value of the first problem that pydantic has found, in one line."""
     problem = error.errors(include_url=False)[0]
     path = ".".join(map(str, problem["loc"][1:]))
-    place = f"{path}: " if path else ""
-    return f"{place}{problem['msg']}, not {abridged(problem['input'])}"
+    beginning = f"{path}: " if path else ""
+    return f"{beginning}{problem['msg']}, not {abridged(problem['input'])}"

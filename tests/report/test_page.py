@@ -47,7 +47,7 @@ def page(tmp_path_factory):
     """Of a finished run with samples."""
     folder = finished_run(tmp_path_factory.mktemp("run"), learning_rate=5e-4, note="<b>&")
     sample = Sample([" the", " cat<"], [" the", " [MASK]"], [" the", " dog"], [0.0, 0.8], None)
-    write_samples([sample], folder)
+    write_samples([sample], folder, step=8)
     return page_of(folder)
 
 
