@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from electra.tokenizers.load import load_tokenizer as load_tokenizer
     from electra.tools.downstream import fine_tune as fine_tune
 
-_HOMES = {
+_MODULES = {
     "ElectraForJointPretraining": "electra.model.joint",
     "ElectraPretrainingConfig": "electra.core.configuration",
     "ElectraTrainer": "electra.pretraining.trainer",
@@ -66,14 +66,15 @@ _HOMES = {
     "tokenize_corpus": "electra.data.shards",
     "train_tokenizer": "electra.data.tokenize",
 }
-"""The module of each public name."""
-__all__ = sorted(_HOMES)
+"""Public name -> its module."""
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    """Import a public name when it is first used."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'electra' has no attribute {name!r}; its names are {', '.join(__all__)}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_MODULES[name]), name)
     if "transformers" in sys.modules:
         import_module("electra.model.joint")
     globals()[name] = value

@@ -1,4 +1,4 @@
-"""Convert what annotation tools export, and other corpora, into the forms that electra reads, as jsonl.
+"""Convert exports of annotation tools, and other corpora, into the forms that electra reads, as jsonl.
 
     python examples/convert_annotations.py annotated.json train.jsonl
 
@@ -43,7 +43,13 @@ class Unusable(Exception):
 
 
 class Converted(NamedTuple):
-    """The rows of a file in electra's form, the form of the file, and the places of what was left out or changed."""
+    """A converted file.
+
+    Args:
+        form: the form of the file, such as "texts with spans".
+        rows: its rows in electra's form.
+        notes: what was left out or changed -> the places where.
+    """
 
     form: str
     rows: list[Row]
@@ -61,6 +67,7 @@ def parsed(value: Any) -> Any:
 
 
 def text_of(row: Row) -> str:
+    """Return the text of a row; raise Unusable without one, or if its annotator has not accepted it."""
     text = row.get("text", row.get("data"))  # an older doccano has "data"
     if not isinstance(text, str):
         raise Unusable("it has another form")
@@ -70,7 +77,7 @@ def text_of(row: Row) -> str:
 
 
 def first_value(row: Row, columns: Sequence[str]) -> Any:
-    """Return the value of the first of these columns that the row has, None if it has none."""
+    """Return the value of the first of these columns that is filled in a row; None if none is."""
     return next((parsed(row[name]) for name in columns if row.get(name) not in (None, "")), None)
 
 
@@ -78,6 +85,7 @@ def first_value(row: Row, columns: Sequence[str]) -> Any:
 
 
 def spans_row(row: Row, note: Note) -> Row:
+    """Return a row as a text with spans."""
     text = text_of(row)
     values = first_value(row, SPAN_COLUMNS)
     if not isinstance(values, list) or not all(isinstance(value, list | dict) for value in values) or "accept" in row:
@@ -92,7 +100,7 @@ def spans_row(row: Row, note: Note) -> Row:
 
 
 def span_of(value: Any, text: str, note: Note) -> list[Any]:
-    """Return [start, end, label] of a span as a tool writes it: such a list, or an object."""
+    """Return [start, end, label], in characters, of a span that a tool has written as such a list or as an object."""
     passage = None
     if isinstance(value, dict):
         start, end = (value.get(name, value.get(f"{name}_offset")) for name in ("start", "end"))
@@ -118,7 +126,7 @@ def span_of(value: Any, text: str, note: Note) -> list[Any]:
 
 
 def without_overlaps(spans: Sequence[list[Any]], note: Note) -> list[list[Any]]:
-    """Return the spans in order, of those that overlap the longest."""
+    """Return the spans in order, without those that overlap with a longer one."""
     kept: list[list[Any]] = []
     for span in sorted(spans, key=lambda span: span[0] - span[1]):
         if any(span[0] < longer[1] and longer[0] < span[1] for longer in kept):
@@ -129,7 +137,7 @@ def without_overlaps(spans: Sequence[list[Any]], note: Note) -> list[list[Any]]:
 
 
 def without_label_studio(row: Row, note: Note) -> Row:
-    """Return a task of Label Studio as a row with a text, and its spans or choices; return other rows as they are."""
+    """Return a task of Label Studio as a row with a text and its spans or label; return other rows as they are."""
     data, annotations = row.get("data"), row.get("annotations")
     if not isinstance(data, dict) or not isinstance(annotations, list):
         return row
@@ -148,6 +156,7 @@ def without_label_studio(row: Row, note: Note) -> Row:
 
 
 def classes_row(row: Row, note: Note) -> Row:
+    """Return a row as a text with a label, or with a list of labels."""
     text = text_of(row)
     label = first_value(row, CLASS_COLUMNS)
     if label is None and "lead_time" in row:  # JSON-MIN of Label Studio
@@ -168,6 +177,7 @@ def classes_row(row: Row, note: Note) -> Row:
 
 
 def question_row(row: Row, note: Note) -> Row:
+    """Return a row as a question with choices, the number of the right one, and a context if there is one."""
     row = {name: parsed(value) for name, value in row.items()}
     question = first_value(row, ("question", "question_stem", "ctx"))
     choices = first_value(row, ("choices", "options", "endings"))
@@ -208,6 +218,7 @@ def question_row(row: Row, note: Note) -> Row:
 
 
 def tags_row(row: Row, note: Note) -> Row:
+    """Return a row as words with a label each."""
     words = first_value(row, ("tokens", "words"))
     tags = first_value(row, ("tags", "ner_tags", "labels"))
     if not isinstance(words, list) or not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
@@ -218,6 +229,7 @@ def tags_row(row: Row, note: Note) -> Row:
 
 
 SEPARATOR = "[-_/:|.\u2010-\u2015\u2212]"
+"""Characters between the prefix and the type of a label, such as B-LOC; among them dashes and the minus sign."""
 SPELLINGS = (
     re.compile(rf"(?P<prefix>[BIESLUMW]){SEPARATOR}(?P<type>.+)", re.IGNORECASE),
     re.compile(rf"(?P<type>.+){SEPARATOR}(?P<prefix>[BIESLUMW])"),
@@ -230,7 +242,7 @@ OUTSIDES = ("O", "0", "o", "_", "-", "*")
 
 
 def usual_tags(converted: Converted) -> None:
-    """Replace other spellings of labels by B-LOC, I-LOC and O."""
+    """Replace other spellings of labels in the rows by B-LOC, I-LOC and O, and note what was replaced."""
     tagged = [row for row in converted.rows if "tags" in row]
     labels = set(chain.from_iterable(row["tags"] for row in tagged))
     outside = next((label for label in OUTSIDES if label in labels), "O")
@@ -255,6 +267,7 @@ BRACKETED = re.compile(r"\*\)?|\((?P<type>[^()*]+)(?:\*\)?|\))")
 
 
 def without_brackets(tags: Sequence[str]) -> list[str]:
+    """Return OntoNotes' labels of the words of a sentence as B-LOC, I-LOC and O."""
     usual = []
     inside = ""
     for tag in tags:
@@ -331,6 +344,7 @@ def convert_webanno(text: str, path: Path) -> Converted:
 
 
 def unescaped(cell: str) -> str:
+    """Return a cell of WebAnno without the backslashes before special characters."""
     return re.sub(r"\\(.)", r"\1", cell)
 
 
@@ -338,6 +352,7 @@ def unescaped(cell: str) -> str:
 
 
 def read_text(path: Path) -> str:
+    """Return the text of a UTF-8 file without its byte-order mark; raise Unusable if it is not UTF-8."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -397,9 +412,8 @@ def rows_of(path: Path, text: str) -> list[Row] | None:
         value = [json.loads(line) for line in text.split("\n") if line.strip()]
     rows = []
     for row in value if isinstance(value, list) else [value]:
-        if isinstance(row, dict) and isinstance(
-            row.get("questions"), list
-        ):  # RACE as distributed: an article with its questions
+        is_article = isinstance(row, dict) and isinstance(row.get("questions"), list)
+        if is_article:  # RACE as distributed: an article with its questions
             parts = zip(row["questions"], row["options"], row["answers"], strict=True)
             rows += [{"article": row["article"], "question": q, "options": o, "answer": a} for q, o, a in parts]
         else:
@@ -417,7 +431,7 @@ FORMS: dict[str, Callable[[Row, Note], Row]] = {
 
 
 def convert_as(form: str, rows: Sequence[Row], path: Path) -> Converted:
-    """Return the rows that can be converted to a form."""
+    """Convert the rows that can be converted to a form, a name of `FORMS`, and note the others."""
     notes: dict[str, list[str]] = defaultdict(list)
     converted = []
     for number, row in enumerate(rows, start=1):
@@ -435,7 +449,11 @@ def convert_as(form: str, rows: Sequence[Row], path: Path) -> Converted:
 
 
 def convert(path: Path, word: int, label: int) -> Converted:
-    """Return the rows of a file, or of a folder of brat, in electra's form; raise Unusable if its form is unknown."""
+    """Convert a file, or a folder of brat; raise Unusable if its form is unknown.
+
+    Args:
+        word, label: see `convert_columns`.
+    """
     if path.is_dir() or path.with_suffix(".ann").is_file():
         return convert_brat(path)
     text = read_text(path)
@@ -465,7 +483,7 @@ def labels_of(row: Row) -> Iterator[str]:
 
 
 def show(converted: Converted, path: Path) -> None:
-    """Print what was made of a file."""
+    """Print what a file was converted to: form, number of rows, labels, notes and the first rows."""
     labels = Counter(label for row in converted.rows for label in labels_of(row))
     common = ", ".join(f"{label} {number}" for label, number in labels.most_common(20))
     print(f"{path}: {converted.form}")

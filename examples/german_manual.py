@@ -18,7 +18,7 @@ from pathlib import Path
 SECTIONS = {"1": "Befehl", "5": "Dateiformat", "7": "Konzept", "8": "Verwaltung"}
 """Section of the manual -> label."""
 GROFF = ("groff", "-Kutf8", "-t", "-man", "-mde", "-Tutf8", "-rLL=9000n", "-P-cbou")
-"""One line for each paragraph, without bold letters and hyphenation at line ends."""
+"""Command that writes a page with a line for each paragraph, without bold letters and hyphenation at line ends."""
 
 
 def main() -> None:
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def read_page(path: Path) -> list[str]:
-    """Return the paragraphs of a manual page with at least twelve words; none of a page that only names another."""
+    """Return the paragraphs of a manual page with at least twelve words; [] for a page that only names another."""
     source = gzip.decompress(path.read_bytes())
     if source.lstrip().startswith(b".so"):
         return []

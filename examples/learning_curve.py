@@ -70,13 +70,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def point_of(texts: int, scores: Sequence[float | None]) -> Point:
-    """Return the point of the scores of all seeds; an undefined score counts as 0."""
+    """Return the point of the scores of all seeds, shares in [0, 1]; an undefined score counts as 0."""
     percent = [100 * (score or 0.0) for score in scores]
     return Point(texts, statistics.median(percent), statistics.stdev(percent) if len(percent) > 1 else 0.0)
 
 
 def baselines_of(tuned: FineTuned, metric: str) -> dict[str, list[float]]:
-    """Return the scores of what needs no network by name, one for each seed."""
+    """Return the scores of each answer that needs no network, such as TF-IDF, by name: one for each seed."""
     scores = defaultdict(list)
     for result in tuned.results:
         path = tuned.folder / "predictions" / f"{result.task}-{result.seed}-baselines.json"
@@ -86,6 +86,7 @@ def baselines_of(tuned: FineTuned, metric: str) -> dict[str, list[float]]:
 
 
 def draw(curves: dict[str, list[Point]], metric: str) -> Figure:
+    """Return the picture of curves by name, with standard deviations as error bars."""
     figure = Figure(figsize=(5.4, 3.6), dpi=160, layout="constrained")
     axes = figure.subplots()
     for name, points in curves.items():

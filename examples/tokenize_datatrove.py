@@ -32,7 +32,12 @@ BATCH = 1000
 
 
 def read(_: Any, rank: int, world_size: int, options: CorpusArguments) -> Iterator[Document]:
-    """Yield the documents of one part of the text, in order."""
+    """Yield the documents of one part of the text, in order, as a step of datatrove that reads.
+
+    Args:
+        rank: number of the part, which is that of the task.
+        world_size: number of parts.
+    """
     for documents in Corpus(options).by_source(rank, world_size):
         for number, text in enumerate(documents):
             yield Document(text, f"{rank}/{number}")

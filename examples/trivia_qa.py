@@ -28,8 +28,9 @@ from electra.core.ranges import check
 logger = logging.getLogger("electra.examples.trivia_qa")
 
 _WORD = re.compile(r"\w+")
-CHUNK = re.compile(r"\S+")
-"""Words in which answers are looked for, and words that are counted, between white space."""
+"""A word in which answers are looked for."""
+_COUNTED_WORD = re.compile(r"\S+")
+"""A word that is counted, between white space."""
 SOURCES = {"EntityPages": "wikipedia", "SearchResults": "web"}
 """Field in which a question names documents -> folder of these documents in the folder of the evidence."""
 
@@ -72,8 +73,8 @@ class Occurrence(NamedTuple):
 
 
 def first_words(text: str, count: int) -> str:
-    """Return the first `count` words of a text, as far as it has them; words stand between white space."""
-    for number, match in enumerate(CHUNK.finditer(text), start=1):
+    """Return the first `count` words of a text, or all of a shorter one; words stand between white space."""
+    for number, match in enumerate(_COUNTED_WORD.finditer(text), start=1):
         if number == count:
             return text[: match.end()]
     return text
@@ -84,16 +85,16 @@ def find_answers(context: str, aliases: Sequence[str]) -> list[Occurrence]:
 
     Case and the characters between words do not count, and no word is cut: "JRR" is not in "JRRT".
     """
-    places = [(match.group().casefold(), *match.span()) for match in _WORD.finditer(context)]
-    words = [word for word, *_ in places]
+    spans = [match.span() for match in _WORD.finditer(context)]
+    words = [context[begin:end].casefold() for begin, end in spans]
     occurrences = set()
-    for wanted in {tuple(word.casefold() for word in _WORD.findall(alias)) for alias in aliases}:
-        size = len(wanted)
-        starts = (place for place, word in enumerate(words) if size and word == wanted[0])
-        first = next((place for place in starts if tuple(words[place : place + size]) == wanted), None)
+    for wanted_words in {tuple(word.casefold() for word in _WORD.findall(alias)) for alias in aliases}:
+        size = len(wanted_words)
+        candidates = (index for index, word in enumerate(words) if size and word == wanted_words[0])
+        first = next((index for index in candidates if tuple(words[index : index + size]) == wanted_words), None)
         if first is not None:
-            begin = places[first][1]
-            end = places[first + size - 1][2]
+            begin = spans[first][0]
+            end = spans[first + size - 1][1]
             occurrences.add(Occurrence(begin, context[begin:end]))
     return sorted(occurrences, key=lambda occurrence: (occurrence.start, -len(occurrence.text)))
 
@@ -104,8 +105,10 @@ def convert_trivia_qa(
     """Yield an article of SQuAD's format for each document that names the answer, with one question.
 
     Args:
-        counts: counter to which numbers are added of `questions`, `documents`, and `missing`, documents without a
-            file.
+        evidence: folder with a folder of documents for each of `SOURCES`.
+        max_words: words of a document that are its paragraph.
+        counts: counter to which are added the numbers of `questions` with an article, of `documents`, and of `missing`
+            ones, which have no file.
     """
     for question in questions:
         answer = question.get("Answer") or {}
