@@ -25,7 +25,7 @@ OPTIONAL = {"datatrove", "optuna", "python-calamine", "tensorboard", "wandb"}
 
 
 def where_is(name: str) -> str:
-    """Return the path of a page of docs/ or a program of examples/: where a wheel has put it, else NAME of a clone."""
+    """Return the path of a page of docs/ or a program of examples/: where a wheel has put it, else as in a clone."""
     # The folder of all that was installed is one of those around the package; it need not be sys.prefix.
     places = (folder / "share" / "doc" / "electra" / name for folder in Path(__file__).parents)
     return str(next((path for path in places if path.is_file()), name))

@@ -30,12 +30,12 @@ def maskable_tokens(
     attention_mask: Tensor,
     special_token_ids: Iterable[int],
 ) -> Tensor:
-    """Return True where a token may be masked: neither padding nor a special token.
+    """Return the mask of the tokens that may be chosen: neither padding nor special tokens.
 
     Args:
         input_ids: token ids, int64 (B, L).
         attention_mask: 1 for real tokens, 0 for padding, (B, L).
-        special_token_ids: ids that are never masked ([CLS], [SEP], [MASK], [PAD], [UNK]).
+        special_token_ids: ids that are never chosen ([CLS], [SEP], [MASK], [PAD], [UNK]).
     Returns:
         bool (B, L).
     """

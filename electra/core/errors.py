@@ -17,5 +17,5 @@ def check_kind(value: object, kinds: type | tuple[type, ...], name: str, form: s
 
 
 def abridged(value: object) -> str:
-    """Return the beginning of a value, as Python shows the value, in one line of at most 60 characters."""
+    """Return the beginning of a value's `repr`, in one line of at most 60 characters."""
     return " ".join(repr(value).split())[:60]

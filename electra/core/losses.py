@@ -45,7 +45,7 @@ def nll_and_probabilities(logits: Tensor, original_ids: Tensor) -> tuple[Tensor,
 
 
 class _SoftmaxNll(torch.autograd.Function):
-    """A cross-entropy that passes over (N, V) seldom: the gradient of autograd would do so three times in float32."""
+    """A cross-entropy whose gradient passes over (N, V) once; autograd's would do so three times, in float32."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, original_ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,7 +96,7 @@ DISCRIMINATOR_LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor, Objective], Te
 
 
 def discriminator_loss(logits: Tensor, is_replaced: Tensor, text_numbers: Tensor, objective: Objective) -> Tensor:
-    """Return the loss of each answer of a discriminator that an objective trains.
+    """Return the loss of a discriminator at each token, by the loss that its objective names.
 
     Args:
         logits, is_replaced: see `discriminator_nll`.

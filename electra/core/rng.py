@@ -83,7 +83,7 @@ def permute(indices: Ints, size: int | Ints, seed: int, *counters: int) -> Ints:
 
 
 def permute_locally(indices: Ints, size: int, seed: int, *counters: int) -> Ints:
-    """Return the images of `indices`, (N,), under a permutation of range(size) whose neighbours are near each other.
+    """Return the images of `indices`, (N,), under a permutation of range(size) that reads a few stretches at a time.
 
     Up to 2^20 elements are permuted as by `permute`. A larger range is cut into stretches of 2^14 elements. First the
     order of the stretches is permuted; then each 64 stretches that follow each other are a pool, and the elements of a

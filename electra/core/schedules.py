@@ -240,7 +240,7 @@ class AdamWNoBiasCorrection(torch.optim.AdamW):
 
 
 def check_optimizer(args: TrainingArguments) -> None:
-    """Refuse an --optim whose library is missing or does not work, and wrong --optim_args.
+    """Refuse an --optim whose library is missing or does not work, and --optim_args that it does not take.
 
     Trainer would import the library only after all text is tokenized. Therefore Trainer is asked here for the
     optimizer of a network of one layer.

@@ -129,6 +129,7 @@ class TrainingSegments(Dataset):
         return self.num_samples
 
     def __getitems__(self, positions: Sequence[int]) -> list[SegmentRow]:
+        """Return the rows at positions of the run, each in [0, num_samples)."""
         numbers = np.asarray(positions, dtype=np.int64)
         size = len(self.policy)
         epochs = numbers // size
@@ -173,6 +174,7 @@ class EvaluationSegments(Dataset):
         return np.unique(positions.round().astype(int)).tolist()
 
     def __getitems__(self, positions: Sequence[int]) -> list[SegmentRow]:
+        """Return the segments at positions of the subset, each in [0, len(self))."""
         indices = self.indices[np.asarray(positions, dtype=np.int64)]
         seeds = random_bits(self.seed, Stream.EVALUATION_MASK, indices)
         return with_mask_seeds(self.policy.cut(0, indices), seeds)
@@ -268,7 +270,7 @@ class SegmentCollator:
 
 
 def _noise(seeds: Bits, places: Ints) -> NDArray[np.float32]:
-    """Return random numbers in [0, 1) for every token, float32 (B, L, 3), functions of its segment's seed and place.
+    """Return random numbers in [0, 1) for every token, float32 (B, L, 3), by its segment's seed and its place there.
 
     Args:
         seeds: mask seed of the segment to which each token belongs, (B, L).

@@ -233,7 +233,7 @@ def _backbones(o: Any) -> list[Backbone]:
 
 
 def _may_have(o: Any, has: Callable[[Backbone], bool]) -> bool:
-    """Return True if `has` holds for the backbone of a new network, or may hold for a trained one, not read yet."""
+    """Return True if `has` holds for the backbone of a new network, or may for a trained one, not read yet."""
     backbones = _backbones(o)
     is_unknown = bool(o.init_discriminator or o.init_generator or not backbones)
     return is_unknown or any(map(has, backbones))

@@ -122,7 +122,7 @@ def _model_folder(folder: Path) -> Path:
 
 
 def edited_config(folder: Path) -> list[str]:
-    """Return the name of a folder's config.json, and log a warning, if the file was edited; return [] otherwise."""
+    """Return [config.json], and log a warning, if this file of an exported folder was edited; [] otherwise."""
     if not differs_from_manifest(folder, CONFIG_NAME):
         return []
     logger.warning("%s: %s is not as it was written, and is used as it is", folder, CONFIG_NAME)
@@ -452,9 +452,10 @@ def load_networks(
 def _load_pair(
     source: str, of_any_type: bool
 ) -> tuple[PreTrainedModel | None, PreTrainedModel, ElectraPretrainingConfig | None]:
-    """Return generator, main network and joint configuration of a checkpoint; None, network and None of one network.
+    """Return generator, main network and joint configuration of a checkpoint.
 
-    The configuration of an exported network says whether it is a discriminator or a masked language model.
+    An exported network is returned as the main network, with None beside it; its configuration says whether it is a
+    discriminator or a masked language model.
     """
     config = read_config(source)
     if isinstance(config, ElectraPretrainingConfig):

@@ -53,7 +53,7 @@ class VocabularyRows:
 
 
 def rows_of_vocabulary(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase) -> VocabularyRows:
-    """Return which rows of an old vocabulary's tables those of a new vocabulary come from.
+    """Return the plan by which rows of an old vocabulary's tables become those of a new vocabulary.
 
     Raises:
         UserError: the algorithms differ, so that a token such as `s` means something else.

@@ -254,7 +254,10 @@ def is_autocast(device: torch.device) -> bool:
 
 
 def call_with_cast_weights(network: nn.Module, **inputs: Any) -> Any:
-    """Return `network(**inputs)`, with the weights of all linear layers cast in one operation."""
+    """Return `network(**inputs)`, with the weights of all linear layers cast in one operation.
+
+    Weights are cast one by one, as usual, in a distributed run and with gradient checkpointing.
+    """
     if not is_autocast(inputs["input_ids"].device):
         return network(**inputs)
     # DDP sends gradients while others are computed, and sharded weights are gathered module by module.

@@ -69,7 +69,7 @@ def state_kept(tokenizer: PreTrainedTokenizerBase) -> Iterator[None]:
 
 
 def load_tokenizer(tokenizer_path: str | Path) -> PreTrainedTokenizerBase:
-    """Load a tokenizer with a Rust backend; only a Hub id needs the network, and no remote code is run.
+    """Load a tokenizer with a Rust backend; only a Hub id needs the internet, and no remote code is run.
 
     Args:
         tokenizer_path: a Hugging Face folder, a run folder, a `vocab.txt` (or a folder with only that), a single
