@@ -140,9 +140,9 @@ def _checksum(path: Path) -> str:
     size = path.stat().st_size
     checksum = hashlib.blake2b(digest_size=32)
     is_sampled = path.suffix in (".arrow", ".npy") and size > _SAMPLED_PIECES * _PIECE_BYTES
-    evenly = ((size - _PIECE_BYTES) * piece // (_SAMPLED_PIECES - 1) for piece in range(_SAMPLED_PIECES))
+    sampled_starts = ((size - _PIECE_BYTES) * piece // (_SAMPLED_PIECES - 1) for piece in range(_SAMPLED_PIECES))
     with open(path, "rb") as file:
-        for start in evenly if is_sampled else range(0, size, _PIECE_BYTES):
+        for start in sampled_starts if is_sampled else range(0, size, _PIECE_BYTES):
             file.seek(start)
             checksum.update(file.read(_PIECE_BYTES))
     return checksum.hexdigest()

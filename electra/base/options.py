@@ -66,7 +66,7 @@ def check_seed(seed: object) -> None:
     check(is_whole and SEED.holds(seed), "seed", repr(seed), f"a whole number {SEED.expected}")
 
 
-LISTED = "--help lists the options"
+SEE_HELP = "--help lists the options"
 """End of a message about an unknown option that is similar to none."""
 
 
@@ -88,7 +88,7 @@ def check_known(
         without_hint: known names that are never recommended.
         nameless: words for the values that a command takes without the name of an option, such as FILE.
     """
-    listed = f"give {' and '.join(nameless)} without a name; {LISTED}" if nameless else LISTED
+    listed = f"give {' and '.join(nameless)} without a name; {SEE_HELP}" if nameless else SEE_HELP
     for name in options:
         if name not in known_names:
             otherwise = listed if prefix else f"the options are {', '.join(sorted(known_names))}"

@@ -74,7 +74,7 @@ def count_share(
 
     Args:
         real: number of real tokens of each row or segment, int64, any shape.
-        available: number of their tokens that may be masked, int64, in the same shape.
+        available: number of tokens there that may be chosen, int64, in the same shape.
     """
     # In float64, like Python's numbers: in float32 0.15 * 190 is above 28.5, in float64 below. MPS has no float64.
     precision = torch.float32 if real.device.type == "mps" else torch.float64
@@ -122,8 +122,8 @@ def mask_tokens(
     *,
     mask_token_id: int,
     mlm_replacement_probability: float,
-    mlm_random_probability: float = 0.0,
-    vocab_size: int = 0,
+    mlm_random_probability: float,
+    vocab_size: int,
 ) -> tuple[Tensor, Tensor]:
     """Return x_masked = REPLACE(x, m, [MASK]): most chosen tokens become [MASK], some random, the rest are kept.
 
@@ -185,13 +185,14 @@ def sample_tokens(
     is_plain = temperature == 1.0 and disallowed_ids is None
     if weights is None or not is_plain:
         weights = _sampling_weights(logits.detach().float(), temperature, disallowed_ids)
-    size = weights.size(1)
+    vocab_size = weights.size(1)
 
     # The block: the first whose running sum is above the target. Rounding leaves the total near 1, not exactly 1.
-    blocks = size // VOCABULARY_BLOCK
-    whole, last_block = weights.tensor_split([blocks * VOCABULARY_BLOCK], dim=1)
-    sums = whole.unflatten(1, (blocks, VOCABULARY_BLOCK)).sum(dim=2)
-    up_to_block = _running_sums(torch.cat([sums, last_block.sum(dim=1, keepdim=True)], dim=1))  # (N, blocks + 1)
+    blocks = vocab_size // VOCABULARY_BLOCK
+    whole_blocks, last_block = weights.tensor_split([blocks * VOCABULARY_BLOCK], dim=1)
+    block_sums = whole_blocks.unflatten(1, (blocks, VOCABULARY_BLOCK)).sum(dim=2)
+    last_sum = last_block.sum(dim=1, keepdim=True)
+    up_to_block = _running_sums(torch.cat([block_sums, last_sum], dim=1))  # (N, blocks + 1)
     total = up_to_block[:, -1:]
     target = uniform.unsqueeze(1).to(total.dtype) * total  # (N, 1)
     block = _first_above(up_to_block, target)  # (N, 1)
@@ -199,12 +200,12 @@ def sample_tokens(
 
     # The token inside of the block, found in the same way.
     ids = block * VOCABULARY_BLOCK + torch.arange(VOCABULARY_BLOCK, device=weights.device)  # (N, BLOCK)
-    inside = weights.gather(1, ids.clamp(max=size - 1))
-    inside = torch.where(ids < size, inside, 0.0)
-    token = _first_above(_running_sums(inside), target - before_block)  # (N, 1)
+    block_weights = weights.gather(1, ids.clamp(max=vocab_size - 1))
+    block_weights = torch.where(ids < vocab_size, block_weights, 0.0)
+    token = _first_above(_running_sums(block_weights), target - before_block)  # (N, 1)
 
     sampled_ids = (block * VOCABULARY_BLOCK + token).squeeze(1)  # (N,)
-    return sampled_ids.clamp(max=size - 1)
+    return sampled_ids.clamp(max=vocab_size - 1)
 
 
 def _sampling_weights(

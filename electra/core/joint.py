@@ -113,7 +113,8 @@ class JointModel(PreTrainedModel):
         corrupted_input_ids: a text that was corrupted before, int64 (B, L): the discriminator judges it, and nothing
             is masked.
         train_generator: whether the generator gets gradients in training; False runs it without.
-        train_discriminator: whether the discriminator is applied in training. Evaluation ignores both.
+        train_discriminator: whether the discriminator is applied in training. Evaluation ignores this and
+            `train_generator`: it always applies both networks.
     """
 
     config_class = ElectraPretrainingConfig

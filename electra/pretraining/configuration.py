@@ -35,7 +35,7 @@ from electra.core.recipes import RECIPES
 from electra.data.options import CacheArguments, CorpusArguments, SegmentArguments
 from electra.model.options import ModelArguments, ObjectiveArguments, given_objective
 from electra.pretraining.device import choose_for_device, compiles_by_default, join_processes, uses_cuda_graphs
-from electra.tokenizers.options import OF_TRAINING, TokenizerArguments, TokenizerPathArguments
+from electra.tokenizers.options import OF_NEW_TOKENIZER, TokenizerArguments, TokenizerPathArguments
 
 FEWEST = {"eval_steps": 20, "save_steps": 10, "logging_steps": 100}
 """Option -> the fewest evaluations, checkpoints or log lines of a run, unless the option is given."""
@@ -375,7 +375,7 @@ TRAINING_NEEDS = [
         "networks and tokenizer are those of --init_checkpoint",
     ),
     Need(
-        OF_TRAINING,
+        OF_NEW_TOKENIZER,
         lambda o: not (o.init_checkpoint or o.init_discriminator or o.init_generator or o.token_cache),
         "the tokenizer of the networks or of --token_cache stays as it is",
     ),

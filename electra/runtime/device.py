@@ -40,10 +40,10 @@ from electra.core.networks import ATTENTION
 M_TRIM_THRESHOLD = -1
 M_TOP_PAD = -2
 M_MMAP_THRESHOLD = -3
-LONGEST_DENSE = 512
+LONGEST_DENSE_TEXT = 512
 """Tokens of a text up to which attention keeps the weights of the softmax; for longer texts memory matters more. With
 dropout torch keeps them, too."""
-NOT_ROUNDED = ("none", "ieee")
+EXACT_PRECISIONS = ("none", "ieee")
 """Values of `torch.backends.mkldnn.matmul.fp32_precision` without permission to round: the default, and what torch's
 "highest" sets."""
 
@@ -75,7 +75,7 @@ def computing(device: torch.device, threads: int | None = None) -> Iterator[None
     products = mkldnn.matmul
     precision = products.fp32_precision
     threads_before = torch.get_num_threads()
-    if device.type == "cpu" and precision in NOT_ROUNDED and has_exact_bf16_products():
+    if device.type == "cpu" and precision in EXACT_PRECISIONS and has_exact_bf16_products():
         products.fp32_precision = "bf16"
     if threads is not None:
         torch.set_num_threads(threads)
@@ -197,7 +197,7 @@ def attend(
         the result, (B, L, H, d), and None in place of the weights.
     """
     is_elsewhere = query.device.type != "cpu" or torch.compiler.is_compiling()
-    is_long = query.size(2) > LONGEST_DENSE and dropout == 0
+    is_long = query.size(2) > LONGEST_DENSE_TEXT and dropout == 0
     has_shared_keys = query.size(1) != key.size(1)
     is_special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
     if is_elsewhere or is_long or has_shared_keys or is_special or kwargs.get("is_causal"):
@@ -329,7 +329,7 @@ def _multiply_at_once(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...] |
     hidden, *other_inputs = inputs
     hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
     layers = [module.query, module.key, module.value]
-    if all(layer.weight.dtype == hidden.dtype for layer in layers):  # by `call_with_cast_weights`
+    if all(layer.weight.dtype == hidden.dtype for layer in layers):  # cast by `call_with_cast_weights`
         weight = torch.cat([layer.weight for layer in layers])
         bias = torch.cat([layer.bias for layer in layers])
         parts = F.linear(hidden, weight, bias).split([layer.out_features for layer in layers], dim=-1)

@@ -44,10 +44,10 @@ class TokenizerArguments(Options):
     )
 
 
-OF_TRAINING = tuple(f.name for f in fields(TokenizerArguments))
+OF_NEW_TOKENIZER = tuple(f.name for f in fields(TokenizerArguments))
 """Names of the options of a new tokenizer, which have no effect where a finished tokenizer is used."""
 PATH_NEEDS = [
-    Need(OF_TRAINING, lambda o: o.tokenizer_path is None, "the tokenizer of --tokenizer_path stays as it is")
+    Need(OF_NEW_TOKENIZER, lambda o: o.tokenizer_path is None, "the tokenizer of --tokenizer_path stays as it is")
 ]
 """Needs of the options of a new tokenizer where --tokenizer_path may name a finished one."""
 TOKENIZER_NEEDS = [Need(("min_frequency",), lambda o: o.tokenizer_algorithm != "unigram", "unigram merges no pairs")]

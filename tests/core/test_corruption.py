@@ -135,6 +135,8 @@ def test_mask_tokens_stand_exactly_where_said():
         torch.tensor([[0.85, 0.8499, 0.0], [0.3, 0.0, 0.0]]),
         mask_token_id=MASK,
         mlm_replacement_probability=0.85,
+        mlm_random_probability=0.0,
+        vocab_size=100,
     )
     assert is_mask_token.tolist() == [[False, True, True], [True, False, False]]
     assert masked_input_ids.tolist() == [[CLS, MASK, MASK, 9, SEP], [CLS, 6, MASK, SEP, PAD]]

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from electra.core.backbones import BACKBONES
 from electra.core.networks import ATTENTION, masked_lm
-from electra.runtime.device import LONGEST_DENSE, Dropout, attend, drop, tune_for_cpu
+from electra.runtime.device import LONGEST_DENSE_TEXT, Dropout, attend, drop, tune_for_cpu
 from tests.core.helpers import tiny_network_config
 from tests.helpers import ROOT, parametrize
 
@@ -23,7 +23,7 @@ def heads(length):
 
 @parametrize(
     ("length", "kind", "scaling"),
-    [(7, "none", None), (7, "bool", 0.3), (7, "added", None), (LONGEST_DENSE + 1, "bool", None)],
+    [(7, "none", None), (7, "bool", 0.3), (7, "added", None), (LONGEST_DENSE_TEXT + 1, "bool", None)],
 )
 def test_attention_and_its_gradients_are_those_of_torch(length, kind, scaling):
     mask = None
