@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from electra.core.errors import UserError
-from electra.core.networks import backbone_of
+from electra.core.networks import backbone_of, is_detector
 from electra.core.tying import DisentangledEmbedding
 
 LOCAL_SCORES = (6.0, 2.0, 2.0, 2.0)
@@ -62,7 +62,7 @@ def initialize(network: PreTrainedModel, initialization: str) -> None:
         modules = dict(network.base_model.named_modules())
         if path in modules:
             nn.init.xavier_uniform_(modules[path].weight)
-        if hasattr(network, "discriminator_predictions"):
+        if is_detector(network):
             nn.init.xavier_uniform_(network.discriminator_predictions.dense_prediction.weight)
 
 

@@ -119,8 +119,6 @@ class JointModel(PreTrainedModel):
 
     config_class = ElectraPretrainingConfig
     config: ElectraPretrainingConfig
-    base_model_prefix = ""
-    main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
