@@ -277,9 +277,9 @@ def plain_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     """Return a copy of the Rust tokenizer that encodes a corpus and takes special tokens in a text as plain text.
 
     The copy does not truncate, pad or add special tokens, and "[MASK]" in a text becomes the ids of its pieces. The
-    option of the tokenizers library for this, `encode_special_tokens`, is not enough: pickling loses it, and so does
-    every worker process, and Unigram and `ignore_merges` models still find the special token in their vocabulary. So
-    the copy's special tokens get names that no text contains; ask the original tokenizer for their ids.
+    option of the tokenizers library for this, `encode_special_tokens`, is not enough: pickling loses it, so worker
+    processes do not have it, and Unigram and `ignore_merges` models still find the special token in their vocabulary.
+    So the copy's special tokens get names that no text contains; ask the original tokenizer for their ids.
     """
     state = _state(tokenizer)
     special_tokens = {token["content"] for token in state["added_tokens"] if token["special"]}
