@@ -181,10 +181,13 @@ def _inherited(flags: Values) -> Values:
 
 
 def _options_of_checkpoint(path: str) -> Values:
-    """Return the options of a checkpoint's run: those of config.yaml, and others that the checkpoint has recorded."""
+    """Return the options of a checkpoint's run: those that the checkpoint has recorded, and others of config.yaml.
+
+    A run that was resumed with other options has these in config.yaml; an earlier checkpoint has its own.
+    """
     origin = Path(checkpoint_named(path)) / PROVENANCE_NAME
     recorded = read_json(origin, RecordedOptions)["options"] if origin.is_file() else {}
-    return {**recorded, **run_options(path)}
+    return {**run_options(path), **recorded}
 
 
 class RecordedOptions(TypedDict):

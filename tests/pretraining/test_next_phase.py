@@ -100,6 +100,15 @@ def test_a_new_rate_decay_and_betas_replace_those_of_the_checkpoint(stable, fold
     assert [(g["lr"], g["betas"][0], g["weight_decay"]) for g in start.groups] == [(5e-4, 0.8, 0.3), (5e-4, 0.8, 0.0)]
 
 
+def test_options_are_those_of_the_checkpoint_though_its_run_went_on_with_others(stable, folder):
+    first = Path(shutil.copytree(stable.parent, folder / "output" / "first"))
+    later = yaml.safe_load((first / "config.yaml").read_text()) | {"learning_rate": 7e-3}
+    (first / "config.yaml").write_text(yaml.safe_dump(later))
+    start = AtStart(trainer := make(folder, **phase(first / stable.name, lr_scheduler_type="constant")))
+    trainer.train()
+    assert {group["lr"] for group in start.groups} == {1e-3}
+
+
 def test_a_schedule_of_another_class_starts_anew(stable, folder):
     """One that is no function of the step: nothing of the checkpoint's schedule is read."""
     held_out = {"eval_strategy": "steps", "eval_steps": 3, "validation_fraction": 0.2}
