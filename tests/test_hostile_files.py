@@ -95,7 +95,7 @@ def world(tmp_path_factory, make_cache, framed_tokenizer):
     (made / "predictions").mkdir(parents=True)
     (made / "results.jsonl").write_text(json.dumps(vars(result)) + "\n")
     (made / "environment.json").write_text(json.dumps({"kind": "classify", "host": "h"}))
-    (made / "predictions" / "w-42-details.json").write_text(json.dumps({"baseline": {"accuracy": 0.4}, "text": "t"}))
+    (made / "predictions" / "w-42-details.json").write_text(json.dumps({"range": [0, 1], "text": "t"}))
     accuracy = {"accuracy": 0.5, "standard_error": None, "pairs": 3}
     scores = {"pll": {"overall": accuracy, "phenomena": {"p": accuracy}, "paradigms": {"q": accuracy}}}
     (folder / "pairs").mkdir()

@@ -1,6 +1,6 @@
 """The classes of a run and their confusions as blocks of a page, from predictions/TASK-SEED-details.json. No torch."""
 
-from typing import NotRequired, Required
+from typing import NotRequired
 
 from typing_extensions import TypedDict
 
@@ -34,13 +34,11 @@ class Details(TypedDict, total=False):
     """The content of predictions/TASK-SEED-details.json.
 
     Attributes:
-        baseline: scores of one answer to all texts, by metric, as fractions; None where undefined.
         range: lowest and highest label of the training data, if labels are numbers.
         classes: scores of each class, if labels are classes.
         confusions: label -> answer -> number of texts, if each text has one class; pairs without a text are missing.
     """
 
-    baseline: Required[dict[str, float | None]]
     range: list[float]
     classes: list[ClassScores]
     confusions: dict[str, dict[str, int]]

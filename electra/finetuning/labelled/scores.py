@@ -1,4 +1,4 @@
-"""Scores of classification: metrics, thresholds, and the details of a run, beside those of a constant answer."""
+"""Scores of classification: metrics, thresholds, and the details of a run."""
 
 import warnings
 from collections import Counter
@@ -24,14 +24,12 @@ class ClassificationReferences(NamedTuple):
         owners: number of the text of each row of logits, int64 (R,), ascending; a text that is read in windows has
             several rows.
         places: source and line of each text, for files of predictions.
-        constant: logits (C,) of the best constant answer, from the frequencies or the mean of the training data.
     """
 
     labels: LabelSet
     targets: Any
     owners: Array
     places: Sequence[str]
-    constant: Array
 
 
 def mean_by_text(logits: Array, owners: Array) -> Array:
@@ -176,20 +174,17 @@ def is_classifier_collapsed(logits: Array, references: ClassificationReferences)
 
 
 def details(logits: Array, references: ClassificationReferences, thresholds: Array | None = None) -> Details:
-    """Return the details of a run for its report: scores of the constant answer, classes and confusions."""
+    """Return the details of a run for its report: classes and confusions, or for numbers the range of the labels."""
     from sklearn.metrics import precision_recall_fscore_support
 
     labels = references.labels
-    constant = np.tile(references.constant, (len(references.owners), 1))
-    result = Details(baseline=score_classification(constant, references))  # type: ignore[typeddict-item]
     if labels.kind == NUMBER:
-        result["range"] = [labels.low, labels.high]
-        return result
+        return Details(range=[labels.low, labels.high])
     answers = decide_classes(labels, mean_by_text(logits, references.owners), thresholds)
     numbers = np.arange(len(labels.classes))
     columns = precision_recall_fscore_support(references.targets, answers, labels=numbers, zero_division=0.0)
     one_hot = answers if labels.kind == SEVERAL else answers[:, None] == numbers
-    result["classes"] = []
+    classes = []
     for number, name in enumerate(labels.classes):
         precision, recall, f1, texts = (column[number] for column in columns)
         scores = ClassScores(
@@ -202,7 +197,8 @@ def details(logits: Array, references: ClassificationReferences, thresholds: Arr
         )
         if thresholds is not None:
             scores["threshold"] = float(thresholds[number])
-        result["classes"].append(scores)
+        classes.append(scores)
+    result = Details(classes=classes)
     if labels.kind == SINGLE:
         pairs = Counter(zip(references.targets.tolist(), answers.tolist(), strict=True))
         result["confusions"] = {}

@@ -196,7 +196,6 @@ def load_classification(
 ) -> TaskData:
     """Return all splits, encoded. If `fraction` < 1, a run trains on a part of the texts, which its seed chooses."""
     kind = data.labels.kind
-    constant = data.constant("train")
     splits = {}
     measured = {}
     for split, examples in data.splits.items():
@@ -216,7 +215,7 @@ def load_classification(
             trained_targets = targets[:, 0].astype(np.float32) if kind == NUMBER else targets
             rows = replace(rows, columns={**rows.columns, "labels": trained_targets[owners]})
         places = [example.place for example in examples]
-        references = ClassificationReferences(data.labels, targets, owners, places, constant)
+        references = ClassificationReferences(data.labels, targets, owners, places)
         examples_used = round(fraction * len(examples)) if split == "train" else len(examples)
         splits[split] = Split(rows, references, examples_used, targets is not None)
     choose_for_seed = None if fraction == 1 else partial(choose_rows, data, splits["train"], eval_seed)

@@ -26,7 +26,7 @@ def task(labels, train, dev):
     splits = {}
     for name, split in examples.items():
         owners = np.arange(len(split))
-        references = ClassificationReferences(labels, data.targets(name), owners, [], np.zeros(1))
+        references = ClassificationReferences(labels, data.targets(name), owners, [])
         splits[name] = Split(None, references, len(split))
     return data, splits
 

@@ -1,4 +1,4 @@
-"""Metrics on logits by hand; windows of one text; constant answers; collapsed runs."""
+"""Metrics on logits by hand; windows of one text; collapsed runs."""
 
 import json
 import math
@@ -30,17 +30,14 @@ from electra.tasks.classify.report import CLASSIFY_REPORTING, HEADLINES, read_de
 from tests.helpers import parametrize
 
 
-def references(labels, matrix, constant=None):
+def references(labels, matrix):
     matrix = np.array(matrix, dtype=float)
-    if constant is None:
-        shares = matrix.mean(0)
-        constant = shares if labels.kind == NUMBER else logit(shares)
     targets = matrix.argmax(1) if labels.kind == SINGLE else matrix
-    return ClassificationReferences(labels, targets, np.arange(len(matrix)), [""] * len(matrix), np.array(constant))
+    return ClassificationReferences(labels, targets, np.arange(len(matrix)), [""] * len(matrix))
 
 
 COLOURS = LabelSet(SINGLE, ["red", "green", "blue"])
-ONE = references(COLOURS, [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0]], constant=[1.0, 0.5, -9.0])
+ONE = references(COLOURS, [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0]])
 ANSWERS = np.array([[2, 1, 0], [0, 1, 0], [0, 1, 0], [0, 3, 0]], dtype=np.float32)
 
 
@@ -88,18 +85,6 @@ def test_a_text_has_the_mean_of_its_windows():
     assert mean_by_text(logits, np.array([0, 0, 1])).tolist() == [[0.5, 1.5], [5, 1]]
 
 
-def test_the_constant_answer_is_the_majority_or_the_mean():
-    found = details(ANSWERS, ONE)
-    expected = {"accuracy": 0.5, "macro_f1": 1 / 3, "micro_f1": 0.5, "mcc": 0}
-    assert {name: found["baseline"][name] for name in expected} == approx(expected)
-    numbers = references(LabelSet(NUMBER, [], 0.0, 1.0), [[0.0], [0.5], [1.0]])
-    baseline = details(np.array([[0.1], [0.5], [0.9]], dtype=np.float32), numbers)["baseline"]
-    assert baseline["rmse"] == approx((1 / 6) ** 0.5) and np.isnan(baseline["pearson"])
-    several = references(LabelSet(SEVERAL, ["a", "b"]), [[1, 0], [1, 0], [1, 1], [0, 0]])
-    baseline = details(np.array([[1, -1], [2, -1], [3, 1], [-1, -1]]), several)["baseline"]
-    assert baseline["micro_f1"] == approx(6 / 8)  # a to all texts: 3 right, 1 wrong, 1 missing
-
-
 def test_details_have_each_class_and_the_confusions():
     found = details(ANSWERS, ONE)
     red, green, blue = ({**one} for one in found["classes"])
@@ -140,7 +125,7 @@ def test_confusions_of_very_many_classes_are_left_out():
     targets = np.arange(count)
     logits = np.eye(count, dtype=np.float32)[np.where(targets < 70, (targets + 1) % count, targets)]
     logits[0] = np.eye(count)[5]
-    own = ClassificationReferences(labels, targets, np.arange(count), [""] * count, np.zeros(count))
+    own = ClassificationReferences(labels, targets, np.arange(count), [""] * count)
     tables = tables_of(class_blocks(details(logits, own), "Seed 1."))
     assert [row[0] for row in tables["Classes"][0].rows] == labels.classes and "Confusions" not in tables
 
@@ -159,7 +144,7 @@ def evaluation_of(folder, accuracies, bag_of_words=0.5, answers=None, texts=400,
         if paired and paired[seed - 1] is not None:
             one.paired_errors[BAG_OF_WORDS] = {"dev": paired[seed - 1]}
         append_result(folder / "results.jsonl", one)
-        found = {**details(ANSWERS if answers is None else answers[seed - 1], ONE), "baseline": {"accuracy": 0.25}}
+        found = details(ANSWERS if answers is None else answers[seed - 1], ONE)
         (folder / "predictions" / f"mine-{seed}-details.json").write_text(json.dumps(found))
         known = {CONSTANT: {"accuracy": 0.25}, BAG_OF_WORDS: {"accuracy": bag_of_words}}
         (folder / "predictions" / f"mine-{seed}-baselines.json").write_text(json.dumps(known))
