@@ -224,7 +224,7 @@ def rating_files(texts: Mapping[str, Sequence[RatedText]], split: str, logits: A
     return {f"-{split}.tsv": "\n".join(["place\tsteps", *lines, ""])}
 
 
-RATING = TaskKind("rate", "-m electra rate", RATE_REPORTING, AutoModelForSequenceClassification, "text-classification")
+RATING = TaskKind(RATE_REPORTING, AutoModelForSequenceClassification, "text-classification")
 """The kind of the tasks of `electra rate`."""
 
 

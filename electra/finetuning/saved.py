@@ -167,7 +167,7 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
         scores_title="Scores on the development set, percent",
         scores=Table(header[:columns], [row[:columns] for row in rows]),
         training=[(option, str(value)) for option, value in training.items()],
-        command=shown_command(kind.command, as_flags(evaluation.args.record)),
+        command=shown_command(kind.reporting.verb, as_flags(evaluation.args.record)),
     )
     _write_card(card_content(metadata, card), folder / CARD)
     write_eval_results(scores, folder)

@@ -60,9 +60,7 @@ class TaskKind(NamedTuple):
     """A kind of task: facts that all tasks of one command have in common.
 
     Args:
-        name: name of the package in electra/tasks.
-        command: words behind `python` of the command, such as `run_glue.py` or `-m electra squad`.
-        reporting: titles, metrics and published rows of its reports.
+        reporting: titles, metrics and published rows of its reports, its name and its command.
         auto_model: class of transformers that opens a saved model, such as `AutoModelForSequenceClassification`; of
             a class that is not one of transformers (`Registration.architectures`), AutoModel, which opens its encoder.
         pipeline: tag of the Hub.
@@ -71,14 +69,17 @@ class TaskKind(NamedTuple):
         kept_lists: names of lists in a saved config.json, with a number for each label; see `Task.kept_values`.
     """
 
-    name: str
-    command: str
     reporting: Reporting
     auto_model: type
     pipeline: str
     max_length: int = 128
     reads_windows: bool = False
     kept_lists: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """Return the name of the module or package in electra/tasks."""
+        return self.reporting.kind
 
 
 class Split(NamedTuple):

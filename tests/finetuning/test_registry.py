@@ -51,8 +51,8 @@ def test_each_command_of_a_task_module_is_registered():
 def test_the_parts_of_a_registration_fit_each_other(verb):
     row, command = TASKS[verb], command_of(verb)
     kind = command.kind
-    assert (kind.name, kind.reporting) == (row.kind, reporting_of(row.kind)) and kind.reporting.kind == row.kind
-    assert kind.command == kind.reporting.verb and kind.command in (f"-m electra {BY_KIND[row.kind]}", "run_glue.py")
+    assert (kind.name, kind.reporting) == (row.kind, reporting_of(row.kind))
+    assert kind.reporting.verb in (f"-m electra {BY_KIND[row.kind]}", "run_glue.py")
     assert import_module(row.module).main == command.run
     assert bool(row.report) == (ROOT / "electra" / "tasks" / row.kind / "report.py").is_file()  # without torch
     for group, base in zip(groups_of(verb), (EncoderArguments, ProtocolArguments, FineTuningArguments), strict=True):

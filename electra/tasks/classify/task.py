@@ -85,8 +85,6 @@ def parse_classify_arguments(
 # ---- the task
 
 CLASSIFY = TaskKind(
-    "classify",
-    "-m electra classify",
     CLASSIFY_REPORTING,
     AutoModelForSequenceClassification,
     "text-classification",

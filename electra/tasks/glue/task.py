@@ -117,7 +117,7 @@ def _overrides(text: str, flags: Collection[str]) -> Mapping[str, Values]:
 
 # ---- the tasks
 
-GLUE = TaskKind("glue", "run_glue.py", GLUE_REPORTING, AutoModelForSequenceClassification, "text-classification")
+GLUE = TaskKind(GLUE_REPORTING, AutoModelForSequenceClassification, "text-classification")
 """The kind of the tasks of `electra glue`."""
 DOUBLED_TASKS = ("mrpc", "stsb")
 """Tasks with unordered pairs, which --double_unordered doubles as google-research/electra does."""

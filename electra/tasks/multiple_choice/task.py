@@ -77,9 +77,7 @@ def parse_choice_arguments(
 
 # ---- the task
 
-MULTIPLE_CHOICE = TaskKind(
-    "multiple_choice", "-m electra choose", CHOICE_REPORTING, AutoModelForMultipleChoice, "multiple-choice"
-)
+MULTIPLE_CHOICE = TaskKind(CHOICE_REPORTING, AutoModelForMultipleChoice, "multiple-choice")
 """The kind of the tasks of `electra choose`."""
 NO_CHOICE = -1e4
 """Logit of padding in a batch. Its probability is 0, and it is finite, so that logits can be saved and averaged."""

@@ -55,8 +55,6 @@ def parse_squad_arguments(
 # ---- the task
 
 SQUAD = TaskKind(
-    "squad",
-    "-m electra squad",
     SQUAD_REPORTING,
     AutoModelForQuestionAnswering,
     "question-answering",

@@ -99,8 +99,6 @@ def parse_tagging_arguments(
 # ---- the task
 
 TAGGING = TaskKind(
-    "tagging",
-    "-m electra tag",
     TAGGING_REPORTING,
     AutoModelForTokenClassification,
     "token-classification",
