@@ -81,7 +81,7 @@ def parse_rate_arguments(
     argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, object] = {}
 ) -> Arguments:
     about = "Fine-tune an encoder on texts with ratings, and score it."
-    return parse_data_options(RATE_GROUPS, about, argv, rows, needs=["train"], preset=preset, encoder=TINY_EN)
+    return parse_data_options(RATE_GROUPS, about, argv, rows, preset, encoder=TINY_EN)
 
 
 # ---- metrics and report; a kind that is a package has them in metrics.py and report.py, which import no torch

@@ -305,7 +305,6 @@ def parse_data_options(
     description: str,
     argv: Sequence[str] | Values | None,
     rows: Mapping[str, NamedRows],
-    needs: Sequence[str] = ("train", "dev"),
     preset: Mapping[str, object] = {},
     encoder: str | None = None,
     **default: str,
@@ -315,7 +314,6 @@ def parse_data_options(
     Args:
         argv: words of a command line; or options by name, as a program passes them.
         rows: rows that a program passes, by split, in place of files and data sets.
-        needs: splits that must be given if no data set is.
         preset: option -> value in place of its default.
         encoder: name of the encoder where the user names none; None for an error.
         default: options that name the data set, where neither rows, files nor a data set are given.
@@ -332,10 +330,10 @@ def parse_data_options(
     if not sources:
         missing_values = {name: value for name, value in default.items() if getattr(options, name) is None}
         options = replace(options, **missing_values)
-    for split in needs:
-        if options.dataset_name is None and split not in {**files, **rows}:
-            file = f"--{SPLITS[split]}_file (in Python {DATASET_ARGUMENTS[split]})"
-            raise UserError(f"there is no {SPLITS[split]} data; give {file}, or --dataset_name")
+    if options.dataset_name is None and "train" not in {**files, **rows}:
+        raise UserError(
+            f"there is no train data; give --train_file (in Python {DATASET_ARGUMENTS['train']}), or --dataset_name"
+        )
     return replace(args, options=options, rows=rows)
 
 

@@ -73,7 +73,7 @@ def parse_classify_arguments(
     argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, object] = {}
 ) -> Arguments:
     about = "Fine-tune an encoder on texts with labels of your own, and score it."
-    args = parse_data_options(CLASSIFY_GROUPS, about, argv, rows, needs=("train",), preset=preset, encoder=TINY_EN)
+    args = parse_data_options(CLASSIFY_GROUPS, about, argv, rows, preset, encoder=TINY_EN)
     fractions = args.options.train_fractions
     if len(fractions) != 1:
         shares = " ".join(map(str, fractions))

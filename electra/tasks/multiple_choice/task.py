@@ -71,7 +71,7 @@ def parse_choice_arguments(
 ) -> Arguments:
     about = "Fine-tune an encoder on multiple-choice questions and score it."
     return parse_data_options(
-        CHOICE_GROUPS, about, argv, rows, ["train"], preset, dataset_name="allenai/swag", dataset_config_name="regular"
+        CHOICE_GROUPS, about, argv, rows, preset, dataset_name="allenai/swag", dataset_config_name="regular"
     )
 
 

@@ -49,7 +49,7 @@ def parse_squad_arguments(
 ) -> Arguments:
     """Parse the options of `electra squad` from a command line, or from the values and rows of a program."""
     about = "Fine-tune an encoder on SQuAD and score it."
-    return parse_data_options(SQUAD_GROUPS, about, argv, rows, ["train"], preset, dataset_name="squad")
+    return parse_data_options(SQUAD_GROUPS, about, argv, rows, preset, dataset_name="squad")
 
 
 # ---- the task

@@ -93,7 +93,7 @@ def parse_tagging_arguments(
     argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, object] = {}
 ) -> Arguments:
     about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
-    return parse_data_options(TAGGING_GROUPS, about, argv, rows, needs=("train",), preset=preset, encoder=TINY_EN)
+    return parse_data_options(TAGGING_GROUPS, about, argv, rows, preset, encoder=TINY_EN)
 
 
 # ---- the task
