@@ -77,7 +77,6 @@ def main(argv: list[str] | None = None) -> None:
     )
     args = parser.parse_args(argv)
     check(0 < args.threshold < 1, "threshold", args.threshold, "in (0, 1)")
-    check(args.max_length >= SHORTEST_WINDOW, "max_length", args.max_length, f"at least {SHORTEST_WINDOW}")
     setup_logging()
     keep_freed_memory()
     detect(args)
