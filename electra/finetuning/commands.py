@@ -26,7 +26,7 @@ class TaskCommand:
         open: options -> the tasks. It reads as much of the data as decides what the tasks are.
         prefix: options -> beginning of the name of an evaluation's folder; the name of the model follows.
         predictor: (saved model, columns that the user names) -> what reads rows for the model and makes answers.
-        finish: what is done with a finished evaluation, such as writing a submission.
+        finish: function that is called with a finished evaluation, such as one that writes a submission.
     """
 
     kind: TaskKind
@@ -38,14 +38,21 @@ class TaskCommand:
     finish: Callable[[Evaluation], None] | None = None
 
     def run(self, argv: Sequence[str] | None = None, preset: Values | None = None) -> None:
-        """Run the command with words, by default those of `sys.argv`: the `main` of the module."""
+        """Run the command with words, by default those of `sys.argv`: the `main` of the module.
+
+        Args:
+            preset: see `Registration.preset`.
+        """
         setup_logging()
         args = self.parse(argv, preset=preset) if preset else self.parse(argv)
         keep_freed_memory(use_cpu=args.tuning.use_cpu)
         self.evaluate(args)
 
     def evaluate(self, args: Arguments, encoder: Encoder | None = None) -> Evaluation | None:
-        """Fine-tune an encoder, None for the one that the options name, and return the evaluation."""
+        """Fine-tune an encoder, by default the one that the options name, on the tasks, and return the evaluation.
+
+        The result is None with --plan, and on all processes but the main one.
+        """
         from electra.finetuning.runner import evaluate  # takes half a second with Trainer, which no prediction needs
 
         evaluation = evaluate(args, self.open(args), self.prefix(args.options), encoder)

@@ -2,7 +2,7 @@
 
 The defaults are those of table 7 of the ELECTRA paper, but for narrow encoders on texts of the user
 (`NARROW_DEFAULTS`); configs/glue/ holds the settings of other sources. Where an option that depends on the encoder or
-the task is not given, `resolve_hyperparameters` sets it: `HyperParameters` have all.
+the task is not given, `resolve_hyperparameters` sets it: in `HyperParameters` each option has a value.
 """
 
 import math
@@ -25,7 +25,7 @@ from electra.finetuning.data import (
     data_settings,
     files_by_split,
 )
-from electra.finetuning.registry import NARROW
+from electra.finetuning.registry import NARROW_COMMANDS
 from electra.report.verdict import MOST_ADVISED_EPOCHS, SMALL_RATE
 from electra.runtime.device import computes_bf16
 
@@ -53,7 +53,7 @@ class EncoderArguments(Options):
         None,
         "Encoder to fine-tune: a run folder, a checkpoint-N (its discriminator is used), an exported folder, the "
         "Hub id of any encoder, such as google/electra-small-discriminator, or tiny-en, the small English network of "
-        f"this package. Default in {NARROW}: tiny-en.",
+        f"this package. Default in {NARROW_COMMANDS}: tiny-en.",
     )
     from_scratch: str | None = option(
         None,
@@ -70,13 +70,13 @@ class FineTuningArguments(Options):
     learning_rate: float | None = option(
         None,
         "Peak learning rate. Default by hidden size: 3e-4 (below 512), 1e-4 (below 1024), 5e-5; 1e-3 below 256 in "
-        f"{NARROW}.",
+        f"{NARROW_COMMANDS}.",
         UP_TO_ONE,
     )
     layerwise_lr_decay: float | None = option(
         None,
         "Learning rate of a layer divided by that of the layer above, in (0, 1]; 1 disables it. Default: 0.8, or 0.9 "
-        f"for hidden sizes of 1024 and more; 1 below 256 in {NARROW}.",
+        f"for hidden sizes of 1024 and more; 1 below 256 in {NARROW_COMMANDS}.",
         UP_TO_ONE,
     )
     layerwise_lr_decay_mode: Literal["paper", "google", "rc2020"] = option(
@@ -87,7 +87,7 @@ class FineTuningArguments(Options):
     num_train_epochs: float | None = option(
         None,
         "Passes over the training data. Default: 3; with encoders narrower than 256, as many as 250 steps take, from "
-        f"3 to 40, in {NARROW}.",
+        f"3 to 40, in {NARROW_COMMANDS}.",
         POSITIVE,
     )
     per_device_train_batch_size: int = option(
@@ -123,7 +123,7 @@ class FineTuningArguments(Options):
         "Hide later tokens from each token of a network of --objective causal in fine-tuning, too, as BERT's paper "
         "does; the last token then stands in for [CLS]. Otherwise all tokens see each other.",
     )
-    head: str | None = field(default="linear", init=False)
+    head: str | None = field(default="linear", init=False)  # of commands without --head; recorded with results
     head_dropout: float = option(0.1, "Dropout of the head, in [0, 1).", BELOW_ONE)
     select: Literal["last", "best"] = option(
         "last",
@@ -161,13 +161,14 @@ class FineTuningArguments(Options):
 
     @property
     def precision(self) -> str:
+        """Return bf16, fp16 or fp32."""
         if self.bf16:
             return "bf16"
         return "fp16" if self.fp16 else "fp32"
 
 
 HYPERPARAMETERS = tuple(f.name for f in fields(FineTuningArguments) if rules_of(f).changes_score)
-"""Options that a score depends on, which are recorded with each result."""
+"""Options of fine-tuning that a score depends on, which are recorded with each result."""
 
 
 @dataclass(frozen=True)
@@ -283,6 +284,7 @@ class Arguments:
 
     @property
     def start(self) -> str:
+        """Return `Result.start` of a run from the encoder that the options name: scratch or pretrained."""
         return "scratch" if self.encoder.from_scratch else "pretrained"
 
     def settings(self) -> Values:
@@ -292,7 +294,7 @@ class Arguments:
 
 
 def scored_options(group: type) -> Values:
-    """Return the options of a kind of task on which scores depend, and their defaults, but for those of its rows."""
+    """Return name -> default of the options in a group on which scores depend, without `RECORDED_AS_DATA`."""
     return {
         f.name: f.default if f.default_factory is MISSING else f.default_factory()
         for f in fields(group)
@@ -309,14 +311,18 @@ def parse_data_options(
     encoder: str | None = None,
     **default: str,
 ) -> Arguments:
-    """Parse the options of a command that reads files of the user or a data set.
+    """Parse the options of a command that trains on files of the user, on a data set or on rows of a program.
 
     Args:
-        argv: words of a command line; or options by name, as a program passes them.
+        groups: groups of options: the encoder, the data and output, the tuning.
+        description: what the command does, the first sentence of its help.
+        argv: words of a command line, None for those of `sys.argv`; or options by name, as a program passes them.
         rows: rows that a program passes, by split, in place of files and data sets.
         preset: option -> value in place of its default.
-        encoder: name of the encoder where the user names none; None for an error.
+        encoder: encoder to fine-tune where the user names none; None if the user must name one.
         default: options that name the data set, where neither rows, files nor a data set are given.
+    Raises:
+        UserError: an option or its value is refused, there is no encoder or no training data, or two sources of data.
     """
     args = parse_options(groups, description, argv, preset, encoder)
     options = args.options
@@ -344,7 +350,7 @@ def parse_options(
     preset: Mapping[str, object] = {},
     encoder: str | None = None,
 ) -> Arguments:
-    """Parse the options of the groups encoder, protocol and fine-tuning, in this order; see `parse_data_options`."""
+    """Parse the options of three groups, without a check of the data; arguments as in `parse_data_options`."""
     parsed = CommandLine(groups, description, preset=preset).parse(argv)
     start, options, tuning = parsed.groups
     record = parsed.record
@@ -359,8 +365,9 @@ class Defaults(NamedTuple):
 
     Args:
         below: hidden size below which the values hold.
-        steps: optimizer steps that a run has at least, by as many epochs as `FITTED_EPOCHS` allows; None for 3 epochs.
-        head: value of --head; `hf_mean` stands for `hf` where transformers' class cannot read the mean.
+        steps: optimizer steps of a run, at least; the epochs are as many as they take, within `FITTED_EPOCHS`. None
+            for `EPOCHS`.
+        head: value of --head; `hf` takes its place where transformers' class cannot read the mean.
     """
 
     below: float
@@ -377,9 +384,9 @@ PAPER_DEFAULTS = (
 )
 """Values for small, base and large: table 7 of the paper."""
 NARROW_DEFAULTS = Defaults(256, SMALL_RATE, 1.0, 250, "hf_mean")
-"""Values for encoders narrower than ELECTRA-Small in the commands of `NARROW`: docs/studies/first_result.md."""
+"""Values for encoders narrower than ELECTRA-Small in the `NARROW_COMMANDS`: docs/studies/first_result.md."""
 FITTED_EPOCHS = (3, MOST_ADVISED_EPOCHS)
-"""Least and most epochs where epochs are chosen by the number of steps."""
+"""Least and most epochs of a run whose epochs follow from its number of steps."""
 EPOCHS = 3.0
 """Epochs of table 7 of the paper for most tasks."""
 
@@ -396,16 +403,18 @@ class HyperParameters(FineTuningArguments):
     head: str
 
 
-def _defaults_by_size(encoder: "Encoder", values: Values, texts: int | None, begun: Values) -> Values:
-    """Return the options that depend on the encoder; `values` are those that the user gives.
+def _defaults_by_size(encoder: "Encoder", values: Values, texts: int | None, begun_settings: Values) -> Values:
+    """Return the defaults that depend on the encoder, by name of the option.
 
-    The other arguments are those of `resolve_hyperparameters`.
+    Args:
+        values: values of the options, without those for which the user gives none.
+        encoder, texts, begun_settings: see `resolve_hyperparameters`.
     """
     from electra.finetuning.heads import can_read_mean  # not at the top: it imports torch
 
     config = encoder.model.config
 
-    def first_of(rows: Sequence[Defaults]) -> dict[str, object]:
+    def values_in(rows: Sequence[Defaults]) -> dict[str, object]:
         row = next(row for row in rows if config.hidden_size < row.below)
         epochs = EPOCHS
         if row.steps is not None and texts is not None:
@@ -420,10 +429,10 @@ def _defaults_by_size(encoder: "Encoder", values: Values, texts: int | None, beg
             "head": row.head if reads_mean else "hf",
         }
 
-    paper = first_of(PAPER_DEFAULTS)
+    paper = values_in(PAPER_DEFAULTS)
     open_options = [name for name in paper if name not in values]
-    is_begun = bool(begun) and all(begun.get(name) == paper[name] for name in open_options)
-    return paper if texts is None or is_begun else first_of((NARROW_DEFAULTS, *PAPER_DEFAULTS))
+    has_paper_results = bool(begun_settings) and all(begun_settings.get(name) == paper[name] for name in open_options)
+    return paper if texts is None or has_paper_results else values_in((NARROW_DEFAULTS, *PAPER_DEFAULTS))
 
 
 def resolve_hyperparameters(
@@ -433,21 +442,25 @@ def resolve_hyperparameters(
     *,
     default_max_length: int = 128,
     texts: int | None = None,
-    begun: Values = MappingProxyType({}),
+    begun_settings: Values = MappingProxyType({}),
 ) -> HyperParameters:
     """Return the hyper-parameters of one task on this encoder and machine.
 
     Args:
-        texts: training texts per process, of a task whose defaults for narrow encoders are its own; None for those of
-            the paper.
-        begun: settings of an earlier result of this evaluation. If the defaults of the paper made it, they stay.
+        task: name of the task, by which `Arguments.overrides` has options.
+        default_max_length: maximum input length in tokens where the user gives none and the encoder reads as much.
+        texts: training texts per process, of a task with `NARROW_DEFAULTS`; None for the defaults of the paper.
+        begun_settings: settings of an earlier result of this evaluation. If the defaults of the paper made it, they
+            stay.
+    Raises:
+        UserError: --max_length is more than the encoder or its tokenizer takes.
     """
     values = {f.name: getattr(args.tuning, f.name) for f in fields(args.tuning)}  # also the head of a tagger
     overrides = args.overrides.get(task, {})
     values |= {name: value for name, value in overrides.items() if name in HYPERPARAMETERS}
     user_values = {name: value for name, value in values.items() if value is not None}
     defaults = {
-        **_defaults_by_size(encoder, user_values, texts, begun),
+        **_defaults_by_size(encoder, user_values, texts, begun_settings),
         "max_length": min(default_max_length, encoder.max_length),
         "bf16": not args.tuning.fp16 and computes_bf16(use_cpu=args.tuning.use_cpu),
     }

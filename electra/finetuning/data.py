@@ -1,4 +1,4 @@
-"""The data of fine-tuning: rows of tokens and batches, and where rows come from: files of the user, data sets."""
+"""The data of fine-tuning: rows of tokens, batches, and the sources of rows: files, data sets, rows of a program."""
 
 import hashlib
 import json
@@ -48,11 +48,18 @@ LABEL_FIELDS = ("labels", "start_positions")
 
 @dataclass(frozen=True)
 class Examples:
-    """The texts of one split with their labels, by column."""
+    """The N texts, or pairs of texts, of one split, with their labels.
+
+    Args:
+        first: the texts, or the first texts of the pairs.
+        second: the second texts of the pairs; None for single texts.
+        labels: list of N class ids or of N targets of a regression, or an array (N, ...) of other labels; None if the
+            labels are not public.
+    """
 
     first: list[str]
-    second: Any = None  # list of texts, for pairs
-    labels: Any = None  # list of class ids, or of targets of a regression; None if not public
+    second: list[str] | None = None
+    labels: Any = None
 
     def __len__(self) -> int:
         return len(self.first)
@@ -63,7 +70,7 @@ class ColumnRows:
     """The rows of one split: texts, windows of texts, or questions with their choices.
 
     Args:
-        columns: values of all rows, by key; `labels` is one of the keys if the labels are known.
+        columns: values of all N rows, by name of the column; `labels` is one of them if the labels are known.
         lengths: number of tokens in each row, int64 (N,).
     """
 
@@ -88,11 +95,12 @@ class ColumnRows:
         return replace(self, columns=columns, lengths=self.lengths[numbers])
 
     def without_labels(self) -> Self:
+        """Return the rows without the columns `LABEL_FIELDS`."""
         shown = {name: values for name, values in self.columns.items() if name not in LABEL_FIELDS}
         return replace(self, columns=shown)
 
     def batches(self, size: int) -> list[list[int]]:
-        """Return the numbers of the rows of each batch: rows of similar length share one, so that padding is short."""
+        """Return the numbers of the rows of each batch, at most `size`; rows of similar length share a batch."""
         order = np.argsort(self.lengths, kind="stable").tolist()
         return [order[start : start + size] for start in range(0, len(order), size)]
 
@@ -102,10 +110,13 @@ def tokenize(
     *texts: Sequence[str],
     **options: object,
 ) -> Columns:
-    """Return the columns that a tokenizer makes of texts, or of pairs of texts; int32, token types uint8.
+    """Return what a tokenizer makes of texts, or of pairs of texts: name -> an array for each row.
+
+    Arrays are int32, those of `token_type_ids` uint8. There is no attention mask.
 
     Args:
         texts: one sequence of texts, or two of equal length.
+        options: further arguments of the tokenizer.
     """
     columns: Columns = {}
     for start in range(0, len(texts[0]), TOKENIZER_BATCH):
@@ -123,7 +134,8 @@ def encode_examples(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_
     """Return examples as rows of at most `max_length` tokens; of a pair the longer text is truncated first.
 
     Returns:
-        rows with the columns `input_ids`, `token_type_ids`, and `labels`: int64 class ids or float32 targets.
+        rows with the columns `input_ids`, `token_type_ids` and, if examples have labels, `labels`: float32 if one of
+            them is a float, else int64.
     """
     texts = [examples.first]
     if examples.second is not None:
@@ -143,15 +155,16 @@ def encode_examples(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_
 
 
 def lengths_of(rows: Sequence[Sized]) -> Array:
-    """Return the number of tokens in each of N rows, (N,)."""
+    """Return the number of tokens in each of N rows, int64 (N,)."""
     return np.array([len(row) for row in rows], np.int64)
 
 
 def both_orders(examples: Examples) -> Examples:
-    """Return each pair in both orders, twice the rows, for tasks in which the order has no meaning.
+    """Return N labelled pairs in both orders, 2 N rows, for tasks in which the order has no meaning.
 
     Source: google-research/electra, finetune/classification, double_unordered.
     """
+    assert examples.second is not None
     first = examples.first + examples.second
     second = examples.second + examples.first
     return Examples(first, second, 2 * examples.labels)
@@ -164,10 +177,15 @@ def cut_windows(
     *,
     is_last_full: bool = False,
 ) -> Array:
-    """Return each window's first token and the one after its last, int64 (W, 2); an empty text has one empty window.
+    """Return the first token of each of W windows on a text, and the one after its last, int64 (W, 2).
 
-    Windows start `stride` tokens apart, or `size` if that is less, so that every token is in one. The last window ends
-    with the text; with `is_last_full` it starts earlier to be as long as the others.
+    Windows start `stride` tokens apart, or `size` if that is less, so that every token is in a window. The last window
+    ends with the text. A text of `size` tokens or fewer has one window, which is empty if the text is.
+
+    Args:
+        num_tokens: tokens of the text.
+        size: tokens of a window, at most.
+        is_last_full: whether the last of several windows starts earlier, to be as long as the others.
     """
     step = min(stride, size)
     last_start = max(0, num_tokens - size)  # behind the first window
@@ -182,8 +200,11 @@ def cut_windows(
 def windows_with_most_context(windows: Array) -> Array:
     """Return for each of T tokens of a text the number of the window that shows most context, int64 (T,), ascending.
 
-    The context of a token is its distance from the nearer edge of the window, plus 1 % of the window's length. The
-    first of equal windows is chosen. Windows are as `cut_windows` returns them.
+    The context of a token is its distance from the nearer edge of the window, plus 1 % of the window's length. If two
+    windows show equally much, the first is chosen.
+
+    Args:
+        windows: result of `cut_windows` for the text, int64 (W, 2).
 
     Source: google-research/electra, finetune/qa/qa_tasks.py, _check_is_max_context.
     """
@@ -198,14 +219,19 @@ def windows_with_most_context(windows: Array) -> Array:
 
 
 def pad(rows: Sequence[Sequence[int] | Array], value: int) -> Tensor:
-    """Return rows of different lengths as one int64 tensor (B, longest), padded on the right."""
+    """Return rows of different lengths as one int64 tensor (B, longest), filled up on the right with `value`."""
     tensors = [torch.as_tensor(np.asarray(row, np.int64)) for row in rows]
     return pad_sequence(tensors, batch_first=True, padding_value=value)
 
 
 @dataclass(frozen=True)
 class PaddingCollator:
-    """A collator that makes a batch of rows: columns and `attention_mask` int64 (B, longest), single numbers (B,)."""
+    """A collator that makes a batch of B rows.
+
+    A column of sequences becomes a tensor, int64 (B, longest), padded with `pad_token_id` in `input_ids`, with
+    `IGNORED` in `labels`, and otherwise with 0. A column of numbers becomes a tensor (B,) of their type.
+    `attention_mask`, int64 (B, longest), is 1 at tokens.
+    """
 
     pad_token_id: int
 
@@ -232,7 +258,7 @@ DATASET_ARGUMENTS = {"train": "train_dataset", "dev": "eval_dataset", "test": "t
 
 
 def files_by_split(options: object) -> dict[str, list[str]]:
-    """Return the files of each split that `train_file`, `validation_file` and `test_file` name."""
+    """Return the paths that the options `train_file`, `validation_file` and `test_file` name, by split."""
     files = {}
     for split, split_name in SPLITS.items():
         paths = getattr(options, f"{split_name}_file", None)
@@ -245,38 +271,51 @@ NAMELESS = re.compile(
     rf"(train|training|trn|{'|'.join(sorted(HELD_OUT_WORDS))}|data|dataset|set|all|full|of|\d+|[\W_])+",
     re.IGNORECASE,
 )
-"""Names of files that say only which split of some data they are."""
+"""Names of files that say at most which split of their data they are."""
 TEXT_ENDINGS = (".txt", ".conll", ".conllu", ".conllup", ".iob", ".iob2", ".bio", ".bioes")
 """Endings of files of text or columns, which are no part of the name of a task."""
 
 
-def task_name(options: Any, kind: str, task_names: Collection[str] = ()) -> str:
-    """Return the name of a task: --task_name, else that of the data set, the first training file, or `kind`.
+def task_name(options: Any, default_name: str, task_names: Collection[str] = ()) -> str:
+    """Return the name of a task: --task_name, else that of the data set or of the first training file.
 
     A file that is named train, dev or the like, or that lies in a folder of one of the `task_names`, has the name of
     its folder. The result is usable as a file name, and not that of a hidden file.
+
+    Args:
+        options: a `FileTaskArguments`.
+        default_name: name of a task whose rows are those of a program.
+        task_names: names of official tasks.
     """
     file_name = ""
     if paths := files_by_split(options).get("train"):
         path = Path(os.path.abspath(expand(paths[0])))
         file_name = path.name
-        while (suffix := Path(file_name).suffix.lower()) in (*TABLES, *COMPRESSIONS, *TEXT_ENDINGS) and suffix:
+        while (suffix := Path(file_name).suffix.lower()) in (*TABLES, *COMPRESSIONS, *TEXT_ENDINGS):
             file_name = file_name[: -len(suffix)]
         if path.parent.name in task_names or NAMELESS.fullmatch(file_name):
             file_name = path.parent.name
-    name = options.task_name or Path(options.dataset_name or file_name).name or kind
+    name = options.task_name or Path(options.dataset_name or file_name).name or default_name
     return regex.sub(r"^\.+|[^\w\p{M}.-]+", "_", name)
 
 
 # ---- what a score depends on
 
-TABLE_FORM = ("delimiter", "quoting")
+TABLE_OPTIONS = ("delimiter", "quoting")
 """Options that say how a csv or tsv is written."""
 RECORDED_AS_DATA = (
-    *("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name", "task_name", *TABLE_FORM),
+    *(
+        "train_file",
+        "validation_file",
+        "test_file",
+        "dataset_name",
+        "dataset_config_name",
+        "task_name",
+        *TABLE_OPTIONS,
+    ),
     *("no_label", "validation_fraction", "eval_seed"),
 )
-"""Options in place of which `data_settings` records the rows that they name."""
+"""Options that are not recorded as they are: `data_settings` records in their place what identifies the rows."""
 
 
 class NamedRows(NamedTuple):
@@ -295,8 +334,8 @@ def data_settings(options: Any, rows: Mapping[str, NamedRows]) -> dict[str, obje
     """Return the settings that identify the rows of each split in results, in place of `RECORDED_AS_DATA`.
 
     Args:
-        rows: rows of a program by split, in place of the files or the data set that the options name; see
-            `Arguments`.
+        options: a `HeldOutArguments` with the options of files or of a data set.
+        rows: rows of a program by split, in place of the files or the data set that the options name; {} without.
     """
     settings: dict[str, Any] = {}
     if no_label := getattr(options, "no_label", []):
@@ -306,13 +345,14 @@ def data_settings(options: Any, rows: Mapping[str, NamedRows]) -> dict[str, obje
     if rows:
         return settings | {f"{SPLITS[split]}_data": row_fingerprint(part.table) for split, part in rows.items()}
     if options.dataset_name is None:
-        forms = {name: getattr(options, name, None) for name in TABLE_FORM}
-        settings |= {name: form for name, form in forms.items() if form}
+        table_options = {name: getattr(options, name, None) for name in TABLE_OPTIONS}
+        settings |= {name: value for name, value in table_options.items() if value}
         return settings | file_settings(files_by_split(options))
     return settings | dataset_settings(options.dataset_name, getattr(options, "dataset_config_name", None))
 
 
 def file_settings(files: Mapping[str, Sequence[str | Path]]) -> dict[str, str]:
+    """Return the settings that identify the files of each split, such as `train_data` -> `fingerprint`."""
     return {f"{SPLITS[split]}_data": fingerprint(paths) for split, paths in files.items()}
 
 
@@ -326,7 +366,7 @@ def dataset_settings(name: str, config: str | None = None) -> dict[str, str]:
 
 
 def fingerprint(paths: Sequence[str | Path]) -> str:
-    """Return a hash of the contents of files in order, 12 hexadecimal digits; names do not count."""
+    """Return a hash of the contents of files in order, 12 hexadecimal digits; the names of the files do not count."""
     digest = hashlib.sha256()
     for path in paths:
         check_file(path)
@@ -347,17 +387,18 @@ def row_fingerprint(rows: Iterable[Columns]) -> str:
 
 TEXT_FORM = ".txt"
 """Ending of files with a text in each line."""
-ROWS_FORM = "give rows, a list of dictionaries; a table of pandas or datasets; or the path of a file"
+ROWS_ADVICE = "give rows, a list of dictionaries; a table of pandas or datasets; or the path of a file"
 """What a program may pass as rows, for messages."""
 
 
 def as_table(rows: object, argument: str, text_column: str | None = None) -> Any:
-    """Return rows that a program passes as a table of `datasets`, if they are one, else as a list of dictionaries.
+    """Return the rows that a program passes: a table of `datasets` as it is, other rows as a list of dictionaries.
 
     Args:
-        rows: dictionaries; a table of `datasets` or pandas; the path of a file. With `text_column` also one row, or
-            several texts, which become rows of this column.
+        rows: dictionaries; a table of `datasets` or pandas; the path of a file. With `text_column` also one
+            dictionary, or several texts.
         argument: name of the argument that has the rows, for messages.
+        text_column: column that the texts become; None if rows are no texts.
     Raises:
         UserError: `rows` is none of these.
     """
@@ -370,19 +411,21 @@ def as_table(rows: object, argument: str, text_column: str | None = None) -> Any
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # of pandas
         rows = rows.to_dict("records")
     if isinstance(rows, bytes | Mapping) or not isinstance(rows, Iterable):
-        raise UserError(f"{argument} is {abridged(rows)}; {ROWS_FORM}")
+        raise UserError(f"{argument} is {abridged(rows)}; {ROWS_ADVICE}")
     table = [{text_column: row} if text_column and isinstance(row, str) else row for row in rows]
     for number, row in enumerate(table):
         if not isinstance(row, Mapping) or not all(isinstance(column, str) for column in row):
-            raise UserError(f"{argument} row {number} is {abridged(row)}; {ROWS_FORM}")
+            raise UserError(f"{argument} row {number} is {abridged(row)}; {ROWS_ADVICE}")
     return table
 
 
 def placed_rows(rows: object, argument: str, text_column: str) -> Iterator[PlacedRow]:
-    """Return place and columns of each row or text that a program passes; see `as_table`.
+    """Return place and columns of each row or text that a program passes; arguments as in `as_table`.
+
+    A .txt file has a text in each line.
 
     Raises:
-        UserError: `rows` is no table, or a text that is not the path of a file.
+        UserError: `rows` has no form of `as_table`, or is one text, but not the path of a file.
     """
     if isinstance(rows, str | Path):
         if not os.path.isfile(expand(rows)):
@@ -392,10 +435,14 @@ def placed_rows(rows: object, argument: str, text_column: str) -> Iterator[Place
 
 
 def load_tables(name: str, config: str | None, instead: str) -> "DatasetDict":
-    """Return the tables of a data set by split: one of the Hub, or a folder that `datasets` saved or opens.
+    """Return the tables of a data set by split: of the Hub, or in a folder that `datasets` has saved or can open.
 
     Args:
-        instead: options to use where the data set cannot be loaded, for the message.
+        name: Hub id or folder.
+        config: configuration of the data set; None for its default.
+        instead: advice for a user whose data set cannot be loaded, the end of the message.
+    Raises:
+        UserError: the data set cannot be loaded.
     """
     import datasets
 
@@ -418,9 +465,11 @@ def table_rows(
     *,
     names_classes: bool = True,
 ) -> Iterator[PlacedRow]:
-    """Yield place and columns of each row of a table of `datasets`, or of a list of rows.
+    """Yield place and columns of each row of a table of `datasets`, or of a list of dictionaries.
 
-    With `names_classes`, the numbers of classes are replaced by their names, or by None where labels are hidden.
+    Args:
+        source: what has the rows, the beginning of each place.
+        names_classes: whether the numbers of classes are replaced by their names, or by None where labels are hidden.
     """
     features = getattr(table, "features", None) or {}
     classes = classes_of(features) if names_classes else {}
@@ -432,7 +481,7 @@ def table_rows(
 
 
 def as_plain(value: object) -> object:
-    """Return an array or a number of numpy or torch, or a list that holds some, as lists and numbers of Python."""
+    """Return a value with lists and numbers of Python in place of those of numpy and torch, also inside lists."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return [as_plain(part) for part in value] if isinstance(value, list) else value
@@ -448,12 +497,15 @@ def rows_by_split(
     *,
     names_classes: bool = True,
 ) -> dict[str, Iterator[PlacedRow]]:
-    """Return for each split an iterator of place and columns of its rows: of a program, files, or a data set.
+    """Return split -> place and columns of each of its rows: of a program, of files, or of a data set.
 
     Args:
-        rows: see `data_settings`.
+        options, rows: see `data_settings`.
         needs: the splits that a data set must have.
         names_classes: see `table_rows`.
+    Raises:
+        UserError: the data set cannot be loaded or lacks a split; while the rows are read, a source of a program or a
+            file has none, or a file cannot be read.
     """
     if rows:
         return {
@@ -461,10 +513,10 @@ def rows_by_split(
             for split, part in rows.items()
         }
     name = options.dataset_name
-    form: Any = {option: getattr(options, option, None) for option in TABLE_FORM}
+    table_options: Any = {option: getattr(options, option, None) for option in TABLE_OPTIONS}
 
     def read(path: str) -> Iterator[PlacedRow]:
-        return _at_least_one(read_rows(path, **form, names_classes=names_classes, skips_empty=True), path)
+        return _at_least_one(read_rows(path, **table_options, names_classes=names_classes, skips_empty=True), path)
 
     if name is None:
         files = files_by_split(options)
@@ -481,20 +533,23 @@ def rows_by_split(
     }
 
 
-def _at_least_one(rows: Iterator[PlacedRow], name: str) -> Iterator[PlacedRow]:
-    """Yield rows; raise a UserError with the name of what has them if there are none."""
+def _at_least_one(rows: Iterator[PlacedRow], source: str) -> Iterator[PlacedRow]:
+    """Yield the rows of a source; raise a UserError if there are none."""
     first = next(rows, None)
     if first is None:
-        raise UserError(f"{name} has no rows; give a header and rows")
+        raise UserError(f"{source} has no rows; give a header and rows")
     yield first
     yield from rows
 
 
-# ---- names of columns and of classes
+# ---- names of columns
 
 
-def first_of(names: Sequence[str], row: Columns) -> str:
-    """Return the first of some names that is a column of the row, in any case, such as Text; else the first name."""
+def find_column(names: Sequence[str], row: Columns) -> str:
+    """Return the column of a row that has one of the usual names, or one in another case, such as Text.
+
+    Names that come first are preferred. Without such a column, return the first name.
+    """
     if name_in_row := next((name for name in names if name in row), None):
         return name_in_row
     return next((column for name in names for column in row if column.lower() == name), names[0])

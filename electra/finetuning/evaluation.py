@@ -39,13 +39,13 @@ from electra.finetuning.heads import Encoder
 from electra.finetuning.task import Task, TaskKind
 from electra.report.results import ENVIRONMENT_NAME, RESULTS_NAME, Result, append_result, read_results
 
-NETWORKS = ("discriminator", "generator")
-"""Folders of exported networks, which are no part of the name of a run."""
+NETWORK_FOLDERS = ("discriminator", "generator")
+"""Names of the folders of exported networks, which are no part of the name of a model."""
 
 
 @dataclass
 class Evaluation:
-    """An evaluation as one command makes it: options, encoder, tasks, folder, and the results in the folder."""
+    """An evaluation as one command sees it: options, encoder and tasks, the folder, and the results in the folder."""
 
     args: Arguments
     encoder: Encoder  # not to be modified
@@ -55,6 +55,7 @@ class Evaluation:
 
     @property
     def kind(self) -> TaskKind:
+        """Return the kind of all tasks."""
         return self.tasks[0].kind
 
     def is_start(self, task: Task) -> bool:
@@ -62,6 +63,7 @@ class Evaluation:
         return any(following.start == task.name for following in self.tasks)
 
     def find(self, task: str, seed: int) -> Result | None:
+        """Return the result of a run as it was last read from the folder; None if the run is not finished."""
         for result in self.results:
             if result.task == task and result.seed == seed:
                 return result
@@ -70,7 +72,8 @@ class Evaluation:
     def best_first(self, task: Task, *more_results: Result) -> list[int]:
         """Return the seeds of a task's finished runs, ordered by headline, best first.
 
-        `more_results` are results that may not be in the folder; of two results of a run, the folder's counts.
+        Args:
+            more_results: results that are not written yet; if the folder has one of the same run, that one counts.
         """
         runs = (*more_results, *self.results)
         scores = {r.seed: task.headline(r.metrics) for r in runs if r.task == task.name}
@@ -99,6 +102,7 @@ class Evaluation:
             lock.release()
 
     def lock(self, name: str) -> BaseFileLock:
+        """Return the lock with a name, which is not acquired yet."""
         folder = self.folder / ".locks"
         folder.mkdir(exist_ok=True)
         return FileLock(folder / f"{name}.lock")
@@ -124,6 +128,7 @@ class Evaluation:
 
     @property
     def predictions(self) -> Path:
+        """Return the folder of predictions."""
         return self.folder / "predictions"
 
     def encoder_path(self, task: str, seed: int) -> Path:
@@ -136,6 +141,7 @@ class Evaluation:
             return dict(file)
 
     def write_logits(self, task: str, seed: int, logits: Logits) -> None:
+        """Write the logits of a run by split into predictions/."""
         self.predictions.mkdir(exist_ok=True)
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, **logits)
@@ -147,7 +153,7 @@ Shared = TypeVar("Shared")
 
 
 def on_main(function: Callable[[], Shared]) -> Shared:
-    """Call a function on the main process alone, and return its result on every process, all of which must come here.
+    """Call a function on the main process alone, and return its result on every process; all processes must call this.
 
     Raises:
         UserError, OSError: the function has raised it; on every process. Other errors are raised on the main process.
@@ -175,7 +181,10 @@ def open_evaluation(
 ) -> Evaluation:
     """Return the evaluation of a command, with the results in its folder, the same on every process; write nothing.
 
-    Without --experiment_name the folder is PREFIX_MODEL or PREFIX_MODEL_scratch.
+    Args:
+        prefix: first part of the folder's name, see `evaluation_folder`.
+    Raises:
+        UserError: the folder has files, but is none of an evaluation.
     """
     # The first use of the state decides for the process. Without `cpu`, processes on CPUs would not find each other.
     PartialState(cpu=args.tuning.use_cpu or not torch.accelerator.is_available())
@@ -188,6 +197,10 @@ def open_evaluation(
 
 
 def evaluation_folder(args: Arguments, prefix: str) -> Path:
+    """Return the folder of an evaluation; without --experiment_name it is PREFIX_MODEL or PREFIX_MODEL_scratch.
+
+    In a sweep of wandb, the id of the trial is the last part of this name.
+    """
     model = model_name(args.encoder.pretrain_path or args.encoder.from_scratch or "")
     parts = [prefix, model]
     if args.encoder.from_scratch:
@@ -198,8 +211,11 @@ def evaluation_folder(args: Arguments, prefix: str) -> Path:
 
 
 def model_name(path: str) -> str:
-    """Return the name of a run or model: output/quickstart/discriminator -> quickstart, with a checkpoint's number."""
-    parts = [part for part in expand(path).absolute().parts if part not in NETWORKS]
+    """Return the name of a model by its path or Hub id.
+
+    output/mine/discriminator is mine, output/mine/checkpoint-8 is mine-checkpoint-8.
+    """
+    parts = [part for part in expand(path).absolute().parts if part not in NETWORK_FOLDERS]
     if re.fullmatch(r"checkpoint-\d+", parts[-1]):
         return f"{parts[-2]}-{parts[-1]}"
     return parts[-1]
@@ -219,15 +235,13 @@ def check_same_settings(
     recorded_settings: Values,
     present_settings: Values,
 ) -> None:
-    """Check that recorded results of a task have the settings of this command.
+    """Raise a UserError if recorded results of a task have other settings than this command.
 
     Settings that are only in `recorded_settings` do not count: an earlier version had them. The batch size counts as
     the number of rows of a training step, see `with_batch`.
 
     Args:
         folder: folder of the results, for the message.
-    Raises:
-        UserError: a setting has another value in the recorded results.
     """
     recorded_settings = with_batch(recorded_settings)
     differences = [

@@ -34,11 +34,15 @@ logger = logging.getLogger(__name__)
 
 
 class Reading(NamedTuple):
-    """A choice of states, of the embeddings and of N layers, and the way in which several become one vector."""
+    """A choice of hidden states of an encoder, and the way in which several become one vector.
+
+    Args:
+        states: slice of the states of the embeddings and of all layers, in this order.
+        is_mixed: whether the states are summed up with learned weights; otherwise they are concatenated.
+    """
 
     states: slice
     is_mixed: bool = False
-    """Whether the states are summed up with learned weights; otherwise they are concatenated."""
 
 
 READINGS: dict[FeatureName, Reading] = {
@@ -55,7 +59,11 @@ FEATURES_KEY = "tagging_features"
 
 
 def check_features(features: object, config: PreTrainedConfig) -> None:
-    """Refuse a name that is not in `READINGS`, and an encoder with fewer layers than are read."""
+    """Raise a UserError if `features` is no name in `READINGS`, or the encoder has fewer layers than are read.
+
+    Args:
+        config: the encoder's configuration.
+    """
     if features not in READINGS:
         raise UserError(f"the features {features!r:.40} are unknown; choose one of {', '.join(READINGS)}")
     layers = config.num_hidden_layers
@@ -70,6 +78,8 @@ class FeatureHead(nn.Module):
     Args:
         features: a name in `READINGS`.
         config: the encoder's configuration.
+        num_labels: number of classes, C.
+        dropout: probability of dropout before the linear layer, and between the layers of the BiLSTM.
     """
 
     def __init__(self, features: FeatureName, config: PreTrainedConfig, num_labels: int, dropout: float) -> None:
@@ -91,7 +101,7 @@ class FeatureHead(nn.Module):
 
 
 class FrozenEncoder(TaskModel):
-    """An encoder that is not trained and has no dropout, with or without a head that reads its features."""
+    """An encoder that is not trained and has no dropout, with a head that reads its features or does nothing."""
 
     def __init__(self, encoder: PreTrainedModel, features: FeatureName, head: nn.Module) -> None:
         super().__init__(encoder, head)
@@ -99,6 +109,7 @@ class FrozenEncoder(TaskModel):
         self.features = features
 
     def train(self, mode: bool = True) -> "FrozenEncoder":
+        """Set the head to training or evaluation, and the encoder to evaluation."""
         super().train(mode)
         self.encoder.eval()
         return self
@@ -125,9 +136,11 @@ class FeatureTagger(FrozenEncoder):
         positions: Tensor,
         features: Tensor | None = None,
     ) -> Tensor:
-        """Return logits of W words, float32 (B, W, C); `features`, a result of `read`, are computed if not given.
+        """Return logits of W words, float32 (B, W, C).
 
-        `positions` of first tokens, int64 (B, W), are 0 behind the last word of a row.
+        Args:
+            positions: positions of the words' first tokens, int64 (B, W); 0 behind the last word of a row.
+            features: result of `read`; None to compute it.
         """
         if features is None:
             features = self.read(input_ids, attention_mask, positions)
@@ -163,6 +176,7 @@ def tagger_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
 
 @functools.cache
 def _tagger_class(config_class: Any) -> Any:
+    """Return the class of saved taggers for a class of configurations; a class is made once."""
     encoder_class = MODEL_MAPPING[config_class]
     family = next(base for base in encoder_class.__mro__ if base.__name__.endswith("PreTrainedModel"))
 
@@ -176,7 +190,7 @@ def _tagger_class(config_class: Any) -> Any:
     return type(name, (family,), {"__init__": __init__, "__module__": __name__})
 
 
-# ---- Features of all rows, computed once
+# ---- features of all rows, computed once
 
 
 class FeatureCollator(PaddingCollator):
@@ -194,6 +208,8 @@ class FeatureCollator(PaddingCollator):
 def add_features(features: FeatureName, encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> TaskData:
     """Return the data with the column `features` in the rows of all splits: float32 (W, S, D) of a row with W words.
 
+    Args:
+        features: a name in `READINGS`.
     Raises:
         UserError: the encoder has too few layers.
     """

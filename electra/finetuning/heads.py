@@ -78,12 +78,15 @@ def in_precision(device: torch.device, precision: str) -> torch.autocast:
 
 
 def full_precision(hidden: Tensor) -> torch.autocast:
-    """Return a context that computes in float32: a head costs little, and bfloat16 turns answers into ties."""
+    """Return a context that computes in float32 on the device of `hidden`.
+
+    Heads compute in it: they cost little, and bfloat16 turns answers into ties.
+    """
     return torch.autocast(hidden.device.type, enabled=False)
 
 
 def longest_input(encoder: PreTrainedModel) -> int:
-    """Return how many tokens, special ones included, an encoder of any architecture accepts."""
+    """Return how many tokens, special ones included, an encoder of any architecture accepts, at most `UNBOUNDED`."""
     positions: int = getattr(encoder.config, "max_position_embeddings", None) or UNBOUNDED
     for path, module in encoder.named_modules():
         # RoBERTa and similar models count positions from the padding id on.
@@ -189,12 +192,12 @@ class TransformersHead(nn.Module):
         The last layer of a regression is scaled, so that its outputs are in `output_range`.
         """
         model = copy.deepcopy(self.model)
-        states: Any = model.base_model
+        placeholder: Any = model.base_model
         complete: Any = copy.deepcopy(encoder)
-        if states.pooler is not None:
-            complete.pooler = states.pooler
-        if states.pooler_activation is not None:
-            complete.pooler_activation = states.pooler_activation
+        if placeholder.pooler is not None:
+            complete.pooler = placeholder.pooler
+        if placeholder.pooler_activation is not None:
+            complete.pooler_activation = placeholder.pooler_activation
         setattr(model, model.base_model_prefix, complete)
         low, high = self.output_range
         last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
@@ -220,7 +223,12 @@ class BiLstm(nn.Module):
         self.width = 2 * units
 
     def forward(self, states: Tensor, lengths: Tensor) -> LstmStates:
-        """Return the BiLSTM's states for rows of the first `lengths`, int64 (B,), >= 1, states, float32 (B, L, D)."""
+        """Return the states of the BiLSTM for rows of inputs.
+
+        Args:
+            states: inputs, float32 (B, L, D).
+            lengths: number of inputs of each row, the others being padding, int64 (B,), at least 1.
+        """
         packed = pack_padded_sequence(states, lengths.cpu(), batch_first=True, enforce_sorted=False)
         outputs, (last, _) = self.lstm(packed)
         outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=states.size(1))
@@ -304,7 +312,11 @@ class TaskModel(nn.Module):
         token_type_ids: Tensor | None = None,
         **options: object,
     ) -> ModelOutput:
-        """Return the encoder's output, in which only the first L places count; arguments as in `hidden_states`."""
+        """Return the encoder's output, of which only the first L positions count; arguments as in `hidden_states`.
+
+        Args:
+            options: further arguments of the encoder, such as `output_hidden_states`.
+        """
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self.takes_token_types and token_type_ids is not None:
             inputs["token_type_ids"] = token_type_ids
@@ -320,10 +332,15 @@ class TaskModel(nn.Module):
 
 
 def predict_logits(model: nn.Module, rows: ColumnRows, collator: Collator, batch_size: int, precision: str) -> Array:
-    """Return the output of a model for each row, in the order of the rows, float32 (N, ...).
+    """Return the output of a model for each of N rows, in the order of the rows, float32 (N, ...).
 
     Where the outputs of batches have different shapes, they are padded with -100. Each process of a distributed run
-    computes a part of the batches, and gets all outputs. The model is left in evaluation mode.
+    computes a part of the batches, and gets all outputs. The model is left in evaluation mode. It does not see labels.
+
+    Args:
+        collator: function that makes the arguments of the model out of some rows.
+        batch_size: rows of a batch, at most.
+        precision: bf16, fp16 or fp32.
     """
     model.eval()
     process = PartialState()
@@ -407,8 +424,8 @@ class EncoderWithHead(TaskModel):
 
 # ---- the encoder that fine-tuning starts from, trained or fresh, with its tokenizer
 
-# model/pretrained.py loads the model. Here weights and tokenizer are checked: wrong ones give bad scores, not an
-# error.
+# model/pretrained.py loads the model and checks its weights. The tokenizer is checked here: a wrong one would give bad
+# scores, not an error.
 
 
 UNUSED_ROWS = 1000
@@ -419,8 +436,8 @@ class Encoder(NamedTuple):
     """A base model in float32, without a head and if possible without a pooling layer, and its tokenizer.
 
     Args:
-        name: name of the model, as the user gives it.
-        max_length: maximum input length in tokens, special ones included.
+        name: path or Hub id of the model, as the user gives it.
+        max_length: maximum input length in tokens, special ones included, that model and tokenizer take.
     """
 
     model: PreTrainedModel
@@ -430,8 +447,11 @@ class Encoder(NamedTuple):
 
 
 def load_encoder(pretrain_path: str, tokenizer_path: str | None = None) -> Encoder:
-    """Load a trained encoder from whatever `locate_model` accepts, by default with the tokenizer in its folder.
+    """Load a trained encoder, by default with the tokenizer in its folder.
 
+    Args:
+        pretrain_path: path or Hub id, see `locate_model`.
+        tokenizer_path: see `load_tokenizer`.
     Raises:
         UserError: the model is no encoder, a weight is missing, damaged or not finite, or the tokenizer does not
             match.
@@ -468,6 +488,8 @@ def fresh_encoder(config_path: str, tokenizer_path: str | None = None) -> Encode
         config_path: a model as for `load_encoder`, of which only configuration and tokenizer are used; or the name of
             a recipe, which has no tokenizer.
         tokenizer_path: see `load_tokenizer`. No weight has seen any tokenizer: only its size must fit.
+    Raises:
+        UserError: the model is no encoder, or the tokenizer is missing or does not fit.
     """
     config: PreTrainedConfig
     if config_path in RECIPES:
@@ -512,7 +534,7 @@ def fine_tuned_left_to_right(model: PreTrainedModel, name: str) -> PreTrainedMod
 
 
 def _tokenizer(source: str, tokenizer_path: str | None) -> PreTrainedTokenizerBase:
-    """Load the named tokenizer, or the one that lies in a model's folder or at its Hub id."""
+    """Load a tokenizer by its path; without a path, the one beside a model, in its folder or at its Hub id."""
     if tokenizer_path is not None:
         return load_tokenizer(tokenizer_path)
     if not may_have_tokenizer(source):

@@ -23,15 +23,15 @@ class Registration(NamedTuple):
         command: path of the `TaskCommand`; of a kind that trains nothing, of the groups of its options.
         report: path of the `Reporting`, or of a function of folders that returns a `Report`, in a module that imports
             no torch; "" for the `Reporting` of the command's kind, which costs `electra report` seconds.
-        basic: names of the options that `--help` shows, the most important first; "" for all.
+        basic: names of the options that `--help` shows, separated by spaces, the most important first; "" for all.
         answers: what `electra predict` reads of a row, and what its `prediction` and its `probability` are, for
-            docs/use.md.
-        architectures: classes that the kind's models are saved as: end of the name, behind "For" -> "" for a class of
-            transformers, else the path of a function of the configuration that returns the class.
+            docs/use.md; None for a kind that saves no models.
+        architectures: end of the name of a class that the kind's models are saved as, behind "For" -> "" for a class
+            of transformers, else the path of a function of the configuration that returns the class.
         is_trained: whether the command fine-tunes.
         takes_rows: whether a program may pass rows to fine-tune on; the data of other kinds are fixed.
-        suits_narrow: whether narrow encoders have defaults of their own (`NARROW_DEFAULTS`), as `Task.texts` says, and
-            tiny-en, which is narrow, is fine-tuned where no encoder is named.
+        suits_narrow: whether narrow encoders have defaults of their own (`NARROW_DEFAULTS`), and tiny-en, which is
+            narrow, is fine-tuned where no encoder is named; its tasks have `Task.texts`.
         preset: option -> value of another verb's options, which files and flags overrule. A verb with a preset has the
             kind and the parts of that verb, and no more.
     """
@@ -147,14 +147,14 @@ TASKS = {
 """The kinds of tasks by the verb of their command, in the order of the help."""
 TRAINED = tuple(verb for verb, row in TASKS.items() if row.is_trained)
 """Verbs that fine-tune."""
-NARROW = ", ".join(f"`electra {verb}`" for verb, row in TASKS.items() if row.suits_narrow and not row.preset)
-"""Commands with `suits_narrow`, for the help of the options that it concerns."""
+NARROW_COMMANDS = ", ".join(f"`electra {verb}`" for verb, row in TASKS.items() if row.suits_narrow and not row.preset)
+"""The commands of the rows with `suits_narrow` in words, for the help of options whose defaults differ there."""
 BY_KIND = {row.kind: verb for verb, row in reversed(TASKS.items()) if not row.preset}
-"""Kind of tasks -> its verb."""
+"""Kind of tasks -> its verb, the one without a preset."""
 
 
 def part(path: str) -> Any:
-    """Return the object that a path in `TASKS` names: of `package.module.NAME` the NAME of the module."""
+    """Import and return the object that a path in `TASKS` names: of `package.module.NAME` the NAME in the module."""
     module, _, name = path.rpartition(".")
     return getattr(import_module(module), name)
 

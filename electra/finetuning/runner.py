@@ -75,13 +75,17 @@ def evaluate(
     prefix: str,
     encoder: Encoder | None = None,
 ) -> Evaluation | None:
-    """Fine-tune an encoder on tasks of one kind, and return the evaluation.
+    """Fine-tune an encoder on tasks of one kind, report the results, and return the evaluation.
 
     Args:
+        args: options of the command.
+        tasks: tasks in the order of their runs; a task comes after the one from whose encoder it starts.
         prefix: first part of the folder's name without --experiment_name.
         encoder: encoder in place of the one that the options name.
     Returns:
         The evaluation with all results, on the main process; None elsewhere and with --plan.
+    Raises:
+        UserError: the encoder or the data cannot be read, or the folder holds other files or results.
     """
     check_can_save(args)
     log_in(args.tuning.report_to)
@@ -95,7 +99,7 @@ def evaluate(
         threads = recorded_threads(evaluation)
         if to_do:
             threads = use_threads(PartialState().device, args.tuning.threads, threads)
-        to_do = [p.with_features(encoder.model) for p in to_do]
+        to_do = [planned.with_features(encoder.model) for planned in to_do]
         with removing_refused(evaluation.folder, RESULTS_NAME):
             if PartialState().is_main_process:
                 evaluation.begin(threads)
@@ -112,7 +116,7 @@ def evaluate(
 
 
 def recorded_threads(evaluation: Evaluation) -> int | None:
-    """Return the number of threads of the last command of an evaluation; None if the number is not known."""
+    """Return the number of threads of the last command of an evaluation; None if it is not recorded."""
     path = evaluation.folder / ENVIRONMENT_NAME
     return on_main(lambda: read_json(path).get("threads") if path.is_file() else None)
 
@@ -139,7 +143,7 @@ def open_encoder(args: Arguments) -> Encoder:
 
 
 class PlannedTask(NamedTuple):
-    """A task with runs to do."""
+    """A task with runs to do, and its data."""
 
     task: Task
     tuning: HyperParameters
@@ -156,7 +160,7 @@ class PlannedTask(NamedTuple):
         return len(self.data.rows_of(self.seeds[0]))
 
     def with_features(self, encoder: PreTrainedModel) -> "PlannedTask":
-        """Return the task with the features that a frozen encoder computes of its data; unchanged if runs train it."""
+        """Return the task, with the features of its data if the encoder is frozen: see `Task.prepare`."""
         if self.task.prepare is None:
             return self
         return self._replace(data=self.task.prepare(encoder, self.tuning, self.data))
@@ -180,23 +184,23 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
     encoder = evaluation.encoder
     first_seed = args.options.seed
     fingerprint = encoder_fingerprint(encoder, is_fresh=args.encoder.from_scratch is not None)
-    of_options = args.settings()
+    option_settings = args.settings()
     tunings = {}
     settings = {}
     for task in evaluation.tasks:
-        begun = next((result.settings for result in evaluation.results if result.task == task.name), {})
+        begun_settings = next((result.settings for result in evaluation.results if result.task == task.name), {})
         tuning = resolve_hyperparameters(
             args,
             task.name,
             encoder,
             default_max_length=task.kind.max_length,
             texts=task.texts and math.ceil(task.texts / PartialState().num_processes),
-            begun=begun,
+            begun_settings=begun_settings,
         )
         tunings[task.name] = tuning
         settings[task.name] = {
             **{option: getattr(tuning, option) for option in HYPERPARAMETERS},
-            **of_options,
+            **option_settings,
             **task.settings,
             "precision": tuning.precision,
             "processes": PartialState().num_processes,
@@ -231,13 +235,11 @@ def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
 
 
 def auc_before_start(network: str | None) -> dict[str, float]:
-    """Return `NOT_STARTED` -> held-out AUC of a discriminator, in [0, 1], if it has not started to learn.
-
-    If it has, or if the AUC is not known, return {}.
+    """Return `NOT_STARTED` -> held-out AUC of a discriminator, in [0, 1], if it has not started to learn; else {}.
 
     Args:
-        network: folder of a run of pre-training, of its discriminator or of a checkpoint. Of other networks, such as a
-            generator or one of the Hub, the AUC is not known.
+        network: folder of a run of pre-training, of its discriminator or of a checkpoint. The result for other
+            networks, such as a generator or one of the Hub, is {}, because their AUC is not known.
     """
     run = None if network is None or Path(network).name == "generator" else run_of(network)
     path = run / METRICS_NAME if run is not None else None
@@ -251,9 +253,9 @@ def auc_before_start(network: str | None) -> dict[str, float]:
 
 
 def share_of_unknown(task: Task, data: TaskData, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:
-    """Return `UNKNOWN_SHARE` -> share of unknown tokens, in [0, 1], in the split of the data with the largest share.
+    """Return `UNKNOWN_SHARE` -> share of unknown tokens, in [0, 1], in the split with the largest share.
 
-    If the share is at most `WARN_UNKNOWN_RATE`, return {}; otherwise log a warning, too.
+    Log a warning, too. If the share is at most `WARN_UNKNOWN_RATE`, return {} and log nothing.
     """
     counts = {}
     for name, split in data.splits.items():
@@ -266,7 +268,7 @@ def share_of_unknown(task: Task, data: TaskData, tokenizer: PreTrainedTokenizerB
 
 
 def unfinished_seeds(evaluation: Evaluation, task: Task, seeds: Sequence[int]) -> list[int]:
-    """Return the seeds without a result, or whose encoder or model is missing."""
+    """Return those of the seeds whose runs have no result, or lack their encoder or their model; on every process."""
 
     def is_finished(seed: int) -> bool:
         if evaluation.find(task.name, seed) is None:
@@ -279,34 +281,36 @@ def unfinished_seeds(evaluation: Evaluation, task: Task, seeds: Sequence[int]) -
 
 
 def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
+    """Log model, folder and planned runs; warn of untrained positions, and of too few examples for a verdict."""
     model = evaluation.encoder.model
     parameters = model.num_parameters()
     logger.info("model          %s: %s, %d parameters", evaluation.encoder.name, type(model).__name__, parameters)
     logger.info("folder         %s", evaluation.folder)
-    for p in to_do:
+    for planned in to_do:
+        tuning = planned.tuning
         logger.info(
             "%-14s %d rows, %d steps, learning rate %g, %d tokens, seeds %s",
-            p.task.name, p.rows, p.steps, p.tuning.learning_rate, p.tuning.max_length, p.seeds,
+            planned.task.name, planned.rows, planned.steps, tuning.learning_rate, tuning.max_length, planned.seeds,
         )  # fmt: skip
         trained = getattr(model.config, POSITIONS_KEY, None)  # other programs' encoders do not say
-        if trained is not None and p.tuning.max_length > trained:
+        if trained is not None and tuning.max_length > trained:
             logger.warning(
                 "%s: the encoder was pre-trained with %d tokens, positions beyond are untrained; try --max_length %d",
-                p.task.name, trained, trained,
+                planned.task.name, trained, trained,
             )  # fmt: skip
-        if p.task.texts is not None and model.config.hidden_size < NARROW_DEFAULTS.below:
-            has_choice = p.tuning.head != FineTuningArguments.head
+        if planned.task.texts is not None and model.config.hidden_size < NARROW_DEFAULTS.below:
+            has_choice = tuning.head != FineTuningArguments.head
             logger.info(
                 "               with the defaults of an encoder narrower than %d: --num_train_epochs %g "
                 "--learning_rate %g --layerwise_lr_decay %g%s",
-                NARROW_DEFAULTS.below, p.tuning.num_train_epochs, p.tuning.learning_rate, p.tuning.layerwise_lr_decay,
-                f" --head {p.tuning.head}" if has_choice else "",
+                NARROW_DEFAULTS.below, tuning.num_train_epochs, tuning.learning_rate, tuning.layerwise_lr_decay,
+                f" --head {tuning.head}" if has_choice else "",
             )  # fmt: skip
-        unit = p.task.kind.reporting.unit
-        scored_rows = sum(split.examples for name, split in p.data.scored.items() if name.startswith("dev"))
+        unit = planned.task.kind.reporting.unit
+        scored_rows = sum(split.examples for name, split in planned.data.scored.items() if name.startswith("dev"))
         if reason := too_few(scored_rows, unit):
-            logger.warning("%s: there will be no verdict: %s. %s", p.task.name, reason, for_a_verdict(unit))
-    runs = sum(len(p.seeds) for p in to_do)
+            logger.warning("%s: there will be no verdict: %s. %s", planned.task.name, reason, for_a_verdict(unit))
+    runs = sum(len(planned.seeds) for planned in to_do)
     logger.info("%s, %d finished", counted(runs, "run"), len(evaluation.results))
 
 
@@ -319,19 +323,24 @@ STEPS_OF_ESTIMATE = 10
 
 
 class Progress(TrainerCallback):
-    """Signs of life over the steps of all runs: a progress bar, or a line every `LINE_SECONDS` where none can be seen.
+    """The progress over the steps of all runs: a bar, or a line every `LINE_SECONDS` where no bar can be seen.
 
     The first `STEPS_OF_ESTIMATE` steps of a task say how long its seeds take.
+
+    Args:
+        steps: steps of all runs together.
+        is_shown: whether this process may show a bar.
     """
 
     def __init__(self, steps: int, *, is_shown: bool) -> None:
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining}"
         self.bar = tqdm(total=steps, disable=not (is_shown and shows_bars()), bar_format=form, leave=False)
         self.said_at = time.monotonic()
-        self.timed: set[str] = set()
+        self.timed_tasks: set[str] = set()
 
-    def begin(self, p: PlannedTask, seed: int) -> None:
-        self.task = p.task.name
+    def begin(self, planned: PlannedTask, seed: int) -> None:
+        """Name the run to which the next steps belong."""
+        self.task = planned.task.name
         self.title = f"{self.task} seed {seed}"
         self.bar.set_description_str(self.title)
 
@@ -350,11 +359,11 @@ class Progress(TrainerCallback):
             torch.accelerator.synchronize()
         now_seconds = time.monotonic()
         if step == 1:  # slower than the others
-            self.first = now_seconds
+            self.first_step_end = now_seconds
             return
-        seconds = (now_seconds - self.first) / (step - 1)  # of a step
-        if step == STEPS_OF_ESTIMATE and self.task not in self.timed:
-            self.timed.add(self.task)
+        seconds = (now_seconds - self.first_step_end) / (step - 1)  # of a step
+        if step == STEPS_OF_ESTIMATE and self.task not in self.timed_tasks:
+            self.timed_tasks.add(self.task)
             self.say(f"{self.task}: training takes about {format_seconds(seconds * state.max_steps)} for each seed")
         elif self.bar.disable and now_seconds - self.said_at > LINE_SECONDS:
             time_left = format_seconds(seconds * (state.max_steps - step))
@@ -364,35 +373,35 @@ class Progress(TrainerCallback):
 def run_all(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
     """Make the planned runs in order, but leave out runs that other commands make or have made meanwhile."""
     is_shown = PartialState().is_main_process and not evaluation.args.tuning.disable_tqdm
-    progress = Progress(sum(p.steps * len(p.seeds) for p in to_do), is_shown=is_shown)
-    for p in to_do:
-        busy = [seed for seed in p.seeds if not run_if_free(evaluation, p, seed, progress, timeout=0)]
+    progress = Progress(sum(planned.steps * len(planned.seeds) for planned in to_do), is_shown=is_shown)
+    for planned in to_do:
+        busy = [seed for seed in planned.seeds if not run_if_free(evaluation, planned, seed, progress, timeout=0)]
         if busy:
-            logger.info("%s: other commands make the seeds %s", p.task.name, busy)
-        while busy and evaluation.is_start(p.task):  # all of its runs must be finished
-            busy = [seed for seed in busy if not run_if_free(evaluation, p, seed, progress, WAIT)]
+            logger.info("%s: other commands make the seeds %s", planned.task.name, busy)
+        while busy and evaluation.is_start(planned.task):  # all of its runs must be finished
+            busy = [seed for seed in busy if not run_if_free(evaluation, planned, seed, progress, WAIT)]
     progress.bar.close()
     evaluation.refresh()
 
 
 def run_if_free(
     evaluation: Evaluation,
-    p: PlannedTask,
+    planned: PlannedTask,
     seed: int,
     progress: Progress,
     timeout: float,
 ) -> bool:
     """Make a run unless it is finished; return False if another command still makes it after `timeout` seconds."""
-    progress.begin(p, seed)
-    with evaluation.claim(p.task.name, seed, timeout) as is_free:
+    progress.begin(planned, seed)
+    with evaluation.claim(planned.task.name, seed, timeout) as is_free:
         if not is_free:
             return False
         evaluation.refresh()
-        if not unfinished_seeds(evaluation, p.task, [seed]):
-            progress.bar.update(p.steps)
+        if not unfinished_seeds(evaluation, planned.task, [seed]):
+            progress.bar.update(planned.steps)
             return True
-        result = run_one(evaluation, p, seed, progress)
-        reporting = p.task.kind.reporting
+        result = run_one(evaluation, planned, seed, progress)
+        reporting = planned.task.kind.reporting
         scores_by_name = {
             name: value for name, value in result.metrics.items() if reporting.repeats.get(name) not in result.metrics
         }
@@ -403,21 +412,21 @@ def run_if_free(
     return True
 
 
-def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progress) -> Result:
+def run_one(evaluation: Evaluation, planned: PlannedTask, seed: int, progress: Progress) -> Result:
     """Train and score one run, write its output, and return its result."""
-    task = p.task
-    data = p.data
+    task = planned.task
+    data = planned.data
     references = data.references
     group = evaluation.folder.name
     start, source = start_of(evaluation, task)
     model = evaluation.encoder.name
-    about = {**p.settings, "task": task.name, "run_seed": seed, "started_from": start, "model": model}
+    about = {**planned.settings, "task": task.name, "run_seed": seed, "started_from": start, "model": model}
     # In a sweep the settings are the agent's.
     callbacks = [progress] if is_sweep() else [progress, RecordSettings(about)]
-    with tracked_run(p.tuning.report_to, group):
+    with tracked_run(planned.tuning.report_to, group):
         outcome = train_and_score(
-            lambda: task.head(new_encoder(evaluation, source), p.tuning, data),
-            p.tuning,
+            lambda: task.head(new_encoder(evaluation, source), planned.tuning, data),
+            planned.tuning,
             seed=seed,
             train=data.rows_of(seed),
             dev={name: split.rows for name, split in data.scored.items()},
@@ -428,7 +437,7 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
             name=f"{group}-{task.name}-{seed}",
             callbacks=callbacks,
         )
-        progress.bar.update(p.steps - outcome.trainer.state.global_step)  # of a run that --patience has ended
+        progress.bar.update(planned.steps - outcome.trainer.state.global_step)  # of a run that --patience has ended
         metrics = task.metrics(outcome.logits, references)
         prefix = f"{task.name}/" if is_sweep() else "eval_"
         outcome.trainer.log({f"{prefix}{name}": value for name, value in metrics.items()})
@@ -443,20 +452,23 @@ def run_one(evaluation: Evaluation, p: PlannedTask, seed: int, progress: Progres
         model=model,
         parameters=evaluation.encoder.model.num_parameters(),
         rows=data.examples,
-        settings={**p.settings, **p.data.measured},
+        settings={**planned.settings, **data.measured},
     )
     logits = dict(outcome.logits)
     for name, split in data.splits.items():
         if not split.is_labelled:
             logits[name] = outcome.trainer.predict_logits(split.rows)
     if PartialState().is_main_process:
-        keep(evaluation, p, result, logits, outcome.trainer.model)
+        write_run(evaluation, planned, result, logits, outcome.trainer.model)
     evaluation.refresh()
     return result
 
 
 def start_of(evaluation: Evaluation, task: Task) -> tuple[str, Path | None]:
-    """Return the name and the folder of the encoder that a run starts from; no folder for the evaluation's encoder."""
+    """Return `Result.start` of a task's runs, and the folder of the encoder that they start from.
+
+    The folder is None if they start from the encoder of the evaluation.
+    """
     if task.start is None:
         return evaluation.args.start, None
     (source,) = (candidate for candidate in evaluation.tasks if candidate.name == task.start)
@@ -465,6 +477,7 @@ def start_of(evaluation: Evaluation, task: Task) -> tuple[str, Path | None]:
 
 
 def new_encoder(evaluation: Evaluation, source: Path | None) -> PreTrainedModel:
+    """Return an encoder for a run: from the folder `source`, else a copy of the evaluation's, or a new random one."""
     options = evaluation.args.encoder
     if source is not None:
         return load_encoder(str(source)).model
@@ -476,19 +489,25 @@ def new_encoder(evaluation: Evaluation, source: Path | None) -> PreTrainedModel:
     return encoder.model
 
 
-def keep(
+def write_run(
     evaluation: Evaluation,
-    p: PlannedTask,
+    planned: PlannedTask,
     result: Result,
     logits: Logits,
     model: TaskModel,
 ) -> None:
-    """Write predictions, encoder and model of a run, and last its line in results.jsonl: then the run is finished."""
-    task = p.task
+    """Write predictions, encoder and model of a run, and last its line in results.jsonl: then the run is finished.
+
+    Args:
+        logits: logits of all splits but train, also of those that are not scored.
+        model: the model that was trained.
+    """
+    task = planned.task
+    data = planned.data
     seed = result.seed
     evaluation.write_logits(task.name, seed, logits)
     for split in logits:
-        files = task.predictions(split, logits, p.data.references) if task.predictions else {}
+        files = task.predictions(split, logits, data.references) if task.predictions else {}
         for ending, content in files.items():
             path = evaluation.predictions / f"{task.name}-{seed}{ending}"
             path.parent.mkdir(exist_ok=True)
@@ -496,11 +515,11 @@ def keep(
                 write_file(content.encode(), path)
             else:
                 write_json(content, path)
-    if logits and p.data.baselines is not None:
-        baselines = p.data.baselines(seed)
+    if logits and data.baselines is not None:
+        baselines = data.baselines(seed)
         scores = {title: baseline.metrics for title, baseline in baselines.items()}
         write_json(scores, evaluation.predictions / f"{task.name}-{seed}{BASELINES_ENDING}")
-        rows = score_rows(task.row_scores, {name: logits[name] for name in p.data.scored}, p.data.references)
+        rows = score_rows(task.row_scores, {name: logits[name] for name in data.scored}, data.references)
         result = replace(result, paired_errors=paired_errors(rows, baselines))
     if evaluation.is_start(task):
         folder = evaluation.encoder_path(task.name, seed)
@@ -511,21 +530,21 @@ def keep(
             replace_folder(unfinished, folder)
     with evaluation.lock("results"):
         evaluation.results = read_results(evaluation.folder / RESULTS_NAME)
-        kept_values = task.kept_values(logits, p.data.references) if task.kept_values else {}
-        save_model(evaluation, task, p.data, result, model, kept_values)
+        kept_values = task.kept_values(logits, data.references) if task.kept_values else {}
+        save_model(evaluation, task, data, result, model, kept_values)
         evaluation.add(result)
 
 
 @contextmanager
 def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
-    """Track the block as one run of a group in wandb; in a sweep, as a part of the trial's run."""
+    """Track what the block trains as one run of a group in wandb; in a sweep, as a part of the trial's run."""
     if "wandb" not in report_to:
         yield
         return
     import wandb
 
-    is_named = "WANDB_RUN_GROUP" in os.environ
-    if not is_named:
+    has_group = "WANDB_RUN_GROUP" in os.environ
+    if not has_group:
         os.environ["WANDB_RUN_GROUP"] = group
     if not is_sweep():  # with one id, all runs would be one
         os.environ.pop("WANDB_RUN_ID", None)
@@ -534,7 +553,7 @@ def tracked_run(report_to: Sequence[str], group: str) -> Iterator[None]:
     finally:
         if PartialState().is_main_process and wandb.run is not None and not is_sweep():
             wandb.finish()
-        if not is_named:
+        if not has_group:
             del os.environ["WANDB_RUN_GROUP"]
 
 
@@ -561,7 +580,7 @@ def finish(evaluation: Evaluation) -> None:
 
 
 def copy_predictions(evaluation: Evaluation, task: Task) -> None:
-    """Copy the best run's predictions for the test set, or else the development set, to the evaluation's folder."""
+    """Copy the predictions of a task's best run, for a test set if there is one, to the evaluation's folder."""
     for seed in evaluation.best_first(task)[:1]:
         run = f"{task.name}-{seed}"
         paths = [path for split in ("test", "dev") for path in evaluation.predictions.glob(f"{run}-{split}.*")]

@@ -55,7 +55,7 @@ def heads_of(args: Arguments) -> set[str]:
 
 
 def check_can_save(args: Arguments) -> None:
-    """Refuse --save_model before any work if a head is not one of transformers."""
+    """Raise a UserError if --save_model is given and transformers has no class for what is trained."""
     heads = heads_of(args)
     if args.options.save_model and not heads <= SAVED_HEADS:
         raise UserError(
@@ -67,13 +67,14 @@ def check_can_save(args: Arguments) -> None:
 
 
 def is_saved(evaluation: Evaluation, task: Task, seed: int) -> bool:
-    """Return True if the model of a finished run is saved, or not wanted."""
+    """Return True if the model of a finished run is saved, or need not be."""
     is_wanted = evaluation.args.options.save_model and evaluation.best_first(task)[0] == seed
     saved = read_saved(evaluation, task) if is_wanted else None
     return not is_wanted or (saved is not None and saved.seed == seed)
 
 
 def folder_of(evaluation: Evaluation, task: Task) -> Path:
+    """Return the folder of a task's saved model."""
     return evaluation.folder / "models" / task.name
 
 
@@ -91,9 +92,14 @@ def save_model(
     model: TaskModel,
     kept_values: Values,
 ) -> None:
-    """Save the model of a run if it is the best one; call it on the main process, before the result is written.
+    """Save the model of a run if it is the best one; the main process calls this before the result is written.
 
-    config.json of the model gets the names of the labels, and the lists of `kept_values`.
+    config.json of the model gets the names of the labels, the problem type and the values of `TaskData.saved`.
+
+    Args:
+        data: the data of the task.
+        result: result of the run.
+        kept_values: further values for config.json, see `Task.kept_values`.
     """
     if not evaluation.args.options.save_model or evaluation.best_first(task, result)[0] != result.seed:
         return
@@ -109,12 +115,12 @@ def save_model(
         config.problem_type = data.problem_type
     for name, value in {**data.saved, **kept_values}.items():
         setattr(config, name, value)
-    first = evaluation.find(task.name, result.seed) or result
+    recorded_result = evaluation.find(task.name, result.seed) or result
     with translate_write_errors(evaluation.folder, "make room, and run the same command again"):
         with silent_transformers():
             exported.save_pretrained(unfinished)
         evaluation.encoder.tokenizer.save_pretrained(unfinished)
-        write_json({"kind": task.kind.name, **asdict(first)}, unfinished / RESULT_NAME)
+        write_json({"kind": task.kind.name, **asdict(recorded_result)}, unfinished / RESULT_NAME)
         if is_edited(folder / CARD):
             shutil.copyfile(folder / CARD, unfinished / CARD)
         replace_folder(unfinished, folder)
@@ -177,12 +183,12 @@ def describe_model(evaluation: Evaluation, task: Task) -> None:
 
 
 def is_edited(card: Path) -> bool:
-    """Return True if the card of a saved model is there, and is not as it was written."""
+    """Return True if there is a card of a saved model, and it is not the one that was written."""
     return card.is_file() and _hash(card.read_bytes()) != _written_cards(card).get(card.parent.name)
 
 
 def _write_card(content: bytes, path: Path) -> None:
-    """Write the card of a saved model and record its hash, unless the card was edited."""
+    """Write the card of a saved model and record its hash; log that it stays if it was edited."""
     if is_edited(path) and path.read_bytes() != content:
         logger.info(
             "card           %s was edited, or is of an earlier version, and stays; remove it for a new one", path
@@ -193,6 +199,7 @@ def _write_card(content: bytes, path: Path) -> None:
 
 
 def _written_cards(card: Path) -> dict[str, str]:
+    """Return the content of `CARDS_NAME` in the evaluation of a card; {} if there is no such file."""
     record = card.parents[2] / CARDS_NAME
     return read_json(record) if record.is_file() else {}
 
@@ -202,7 +209,7 @@ def _hash(content: bytes) -> str:
 
 
 def write_scores(evaluation: Evaluation, task: Task) -> None:
-    """Write the median scores of a task into the folder of the evaluation, as the Hub reads them."""
+    """Write the median scores of a task into the folder of the evaluation, in the form of the Hub."""
     reporting = task.kind.reporting
     run = reporting.summarize(evaluation.results, "")
     if task.name in run.tasks:
@@ -211,7 +218,7 @@ def write_scores(evaluation: Evaluation, task: Task) -> None:
 
 
 def hub_data(options: ProtocolArguments) -> HubData:
-    """Return the data set of the Hub that options name; its name is empty for files of the user and given rows."""
+    """Return the data set of the Hub that options name; one without a name for files, and for rows of a program."""
     name = getattr(options, "dataset_name", None)
     if not name or not is_on_hub(name):
         return HubData()

@@ -21,8 +21,8 @@ from electra.report.results import defined, metric_of
 from electra.report.verdict import paired_error
 
 Loss = Callable[[Any, Tensor, Tensor | int | None], Tensor]
-"""Function of the model's output, labels and number of labels of the step that returns the batch's part of the loss,
-()."""
+"""Function (output of the model, labels of the batch, number of labels in the step) -> the batch's part of the step's
+loss, ()."""
 COLLAPSED_SHARE = 0.99
 """Share of the examples with the same answer from which a run may be collapsed."""
 RARE_ANSWERS = 0.1
@@ -35,12 +35,13 @@ def step_loss(
     num_items_in_batch: Tensor | int | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """Return a batch's part of the mean loss over the examples of a step, `num_items_in_batch` of them, ().
+    """Return a batch's part of the mean loss over the labels of a step, ().
 
     Args:
         logits: (B, C); C = 1 for a regression.
         labels: int64 (B,) for one of C classes, int64 (B, C) for any of them, 0 or 1 each; float (B,) for a number.
-        weights: weight of each of C classes, or of a yes to it, (C,); None for a number.
+        num_items_in_batch: number of labels in the step; None for the mean over the batch.
+        weights: weight of each of C classes, or of a yes to it, (C,); None for equal weights, and for a number.
     """
     logits = logits.float()
     if weights is not None:
@@ -60,10 +61,10 @@ class TaskKind(NamedTuple):
     """A kind of task: facts that all tasks of one command have in common.
 
     Args:
-        reporting: titles, metrics and published rows of its reports, its name and its command.
-        auto_model: class of transformers that opens a saved model, such as `AutoModelForSequenceClassification`; of
-            a class that is not one of transformers (`Registration.architectures`), AutoModel, which opens its encoder.
-        pipeline: tag of the Hub.
+        reporting: titles, metrics and published rows of the kind's reports, its name and its command.
+        auto_model: class of transformers that opens a saved model, such as `AutoModelForSequenceClassification`; if
+            transformers has no class for the model (`Registration.architectures`), AutoModel, which opens the encoder.
+        pipeline: tag of the task on the Hub, such as text-classification.
         max_length: maximum input length in tokens without --max_length.
         reads_windows: whether longer inputs are cut into windows; otherwise they are truncated.
         kept_lists: names of lists in a saved config.json, with a number for each label; see `Task.kept_values`.
@@ -123,10 +124,13 @@ class TaskData(NamedTuple):
         splits: `train`, `dev` and others by name. Names of the development sets begin with dev.
         labels: names of the classes by number, for a saved model.
         problem_type: name in transformers' configuration of what a saved sequence classifier predicts.
-        chosen_rows: seed of a run -> numbers of the rows of `train` that it trains on, int64 (M,); None for all rows.
+        chosen_rows: seed of a run -> numbers of the rows of `train` that the run trains on, int64 (M,); None for all
+            rows.
         saved: values for the configuration of a saved model, beside the classes.
-        baselines: seed of a run -> what needs no network, from the same rows as the run; None without baselines.
-        measured: facts about the texts, which are recorded with the settings of each result and decide nothing.
+        baselines: seed of a run -> what is reached without a network, from the same training rows; None without
+            baselines.
+        measured: numbers about the texts, which are recorded with the settings of each result; unlike settings, they
+            may differ where an evaluation is continued.
     """
 
     splits: Mapping[str, Split]
@@ -139,6 +143,7 @@ class TaskData(NamedTuple):
 
     @property
     def train(self) -> ColumnRows:
+        """Return all rows of the training data."""
         return self.splits["train"].rows
 
     def rows_of(self, seed: int) -> ColumnRows:
@@ -152,10 +157,12 @@ class TaskData(NamedTuple):
 
     @property
     def references(self) -> dict[str, Any]:
+        """Return the references of all splits by name."""
         return {name: split.references for name, split in self.splits.items()}
 
     @property
     def examples(self) -> dict[str, int]:
+        """Return the number of examples of each labelled split, the training data included."""
         return {name: split.examples for name, split in self.splits.items() if split.is_labelled}
 
 
@@ -185,8 +192,8 @@ class Task(NamedTuple):
         name: name of the task in results and file names: word characters, dots and hyphens.
         headlines: the metric that runs are ranked by, then substitutes for results that do not have it. The metrics of
             the kind's `Reporting` say whether less of it is better.
-        settings: facts on which scores depend besides the options and the rows of the command, which the runner
-            records with each result: such as the kind of the labels, which the rows decide.
+        settings: facts on which scores depend, beside the options and the fingerprints of rows that the runner
+            records with each result: such as the kind of the labels.
 
         load: (tokenizer, tuning) -> `TaskData`; None, after a warning, if the data is not there.
         head: (encoder, tuning, data) -> a module with the attributes `encoder` and `head`, drawn from torch's random
@@ -202,8 +209,8 @@ class Task(NamedTuple):
             written as JSON. The files are written for each run and split; their names begin with
             predictions/TASK-SEED.
         kept_values: (logits by split, references by split) -> values that a saved model keeps in its config.json.
-        texts: number of training texts, where narrow encoders have defaults of their own for this task, which depend
-            on it (`NARROW_DEFAULTS`); None elsewhere.
+        texts: number of training texts, by which the defaults of narrow encoders are chosen (`NARROW_DEFAULTS`); None
+            for a task in which they have the defaults of other encoders.
         start: the task from whose best encoder runs start; None for the pre-trained encoder.
         note: a sentence for users of a saved model, in its card.
         example: Python code that answers an input with `model` and `tokenizer`, for the card of a saved model;
@@ -212,7 +219,8 @@ class Task(NamedTuple):
             None if runs train the encoder.
         row_scores: (logits, references) of one split -> the part of each example in the headline metric, float64 (N,):
             their mean is the metric, and its standard error their standard deviation / sqrt(N). For a share of the
-            examples the parts are 1 and 0; see `parts_of_ratio`. None if the metric has no such parts.
+            examples the parts are 1 and 0; for an F1 see `parts_of_ratio` in labelled/metrics.py. None if the metric
+            has no such parts.
     """
 
     kind: TaskKind
@@ -247,7 +255,10 @@ class Task(NamedTuple):
 
 
 def by_split(score: ScoreSplit) -> ComputeMetrics:
-    """Make `Task.metrics` from a function of one split's logits and references; test metrics begin with test_."""
+    """Make `Task.metrics` from a function of one split's logits and references.
+
+    The names of metrics begin with the name of their split and `_`, but for the split dev.
+    """
 
     def metrics(logits: Logits, references: Mapping[str, object]) -> dict[str, float]:
         scores = {}
@@ -266,7 +277,13 @@ def score_all(
     answers: Mapping[str, Logits],
     splits: Mapping[str, Split],
 ) -> dict[str, Baseline]:
-    """Return what each baseline reaches, from the logits of its answers by name and split."""
+    """Return what each baseline reaches.
+
+    Args:
+        metrics, row_scores: functions of the task.
+        answers: name of a baseline -> scored split -> logits that stand for its answers.
+        splits: the splits of the task.
+    """
     references = {name: split.references for name, split in splits.items()}
     return {
         name: Baseline(metrics(logits, references), score_rows(row_scores, logits, references))
@@ -275,16 +292,17 @@ def score_all(
 
 
 def score_rows(row_scores: RowScores, logits: Logits, references: Mapping[str, Any]) -> dict[str, Array]:
-    """Return split -> `Task.row_scores` (N,), of the splits that have them."""
+    """Return split -> `Task.row_scores` (N,), without the splits for which they are None."""
     parts = {split: row_scores(values, references[split]) for split, values in logits.items()}
     return {split: values for split, values in parts.items() if values is not None}
 
 
 def paired_errors(rows: Mapping[str, Array], baselines: Baselines) -> dict[str, dict[str, float]]:
-    """Return `Result.paired_errors` of a run, whose development sets count together.
+    """Return `Result.paired_errors` of a run: baseline -> dev or test -> error; the sets of dev count together.
 
     Args:
         rows: result of `score_rows` for the run.
+        baselines: what the baselines reach on the same rows.
     """
     errors: dict[str, dict[str, float]] = {}
     for title, baseline in baselines.items():
@@ -305,7 +323,7 @@ def has_one_answer(answers: Sequence[str | float] | Array, references: Sequence[
     """Return True if a run has collapsed: (almost) all examples get one answer that fewer references have.
 
     Args:
-        answers, references: N values that are equal or not; numbers are rounded before, to what counts as equal.
+        answers, references: what N examples get, and should get; the caller rounds numbers to what counts as equal.
     """
     distinct, counts = np.unique(answers, return_counts=True)
     most_frequent = counts.argmax()
@@ -319,7 +337,8 @@ def pipeline_example(pipeline: str, text: str, options: str = "") -> str:
 
     Args:
         pipeline: tag of the pipeline.
-        text, options: code of the input, and of further arguments with a comma before each.
+        text: code of the input.
+        options: code of further arguments, a comma before each.
     """
     return (
         "from transformers import pipeline\n\n"
@@ -329,7 +348,11 @@ def pipeline_example(pipeline: str, text: str, options: str = "") -> str:
 
 
 def classifier_example(*, is_pair: bool, has_several_classes: bool = False) -> str:
-    """Return Python code for `Task.example` that calls a classifier of texts or of pairs."""
+    """Return Python code for `Task.example` that calls a classifier of texts or of pairs.
+
+    Args:
+        has_several_classes: whether a text may have several classes, so that the probabilities of all are asked for.
+    """
     text = '{"text": "A text.", "text_pair": "Another text."}' if is_pair else '"A text."'
     options = ", top_k=None" if has_several_classes else ""
     return pipeline_example("text-classification", text, f"{options}, truncation=True, max_length=MAX_LENGTH")

@@ -48,8 +48,7 @@ from electra.runtime.tracking import guard_trackers
 ADAM_EPSILON = 1e-6
 """Epsilon of Adam in all code bases that fine-tune ELECTRA."""
 LEAST_GAIN = 0.001
-"""Gain of the score below which --patience takes an epoch for one without a gain, as in BabyLM's fine-tuning of
-2026."""
+"""Gain of the score that --patience takes for an improvement, at least, as in BabyLM's fine-tuning of 2026."""
 
 
 def training_arguments(
@@ -59,7 +58,14 @@ def training_arguments(
     folder: Path,
     name: str,
 ) -> TrainingArguments:
-    """Return the `TrainingArguments` of a run."""
+    """Return the `TrainingArguments` of a run.
+
+    Args:
+        folder: folder in which trackers write.
+        name: name of the run for trackers.
+    Raises:
+        UserError: Trainer refuses the options, such as --fp16 without a GPU.
+    """
     names_of_trainer = {f.name for f in fields(TrainingArguments)}
     values = {name: value for name, value in vars(options).items() if name in names_of_trainer}
     values |= {
@@ -77,7 +83,7 @@ def training_arguments(
         values |= {"metric_for_best_model": "score", "greater_is_better": True}
     try:
         args = TrainingArguments(**values)
-    except ValueError as error:  # such as --fp16 without a GPU
+    except ValueError as error:
         raise UserError(f"these options do not work together: {error}") from error
     args._n_gpu = min(args.n_gpu, 1)  # several GPUs are used with torchrun, not with nn.DataParallel
     return args
@@ -86,8 +92,8 @@ def training_arguments(
 class ShuffledLengthGroups(LengthGroupedSampler):
     """A sampler of rows in batches of similar length, the batches in random order.
 
-    The sampler of transformers orders batches from long to short within each fifty, so that neighbouring steps see
-    similar rows. Its groups are kept, its order is not. A last batch that is not full stays last.
+    The sampler of transformers orders batches from long to short within each fifty batches, so that neighbouring steps
+    see similar rows. Its batches are kept, their order is not. A last batch that is not full stays last.
     """
 
     def __iter__(self) -> Iterator[int]:
@@ -100,10 +106,10 @@ class ShuffledLengthGroups(LengthGroupedSampler):
 
 
 class FilledUp(Sampler[Any]):
-    """A sampler that yields the rows of another sampler, and then `None` up to a multiple of `size`.
+    """A sampler that yields the row numbers of another sampler, and then `None` up to a multiple of `size`.
 
-    So each of several processes gets as many batches as the others. accelerate would fill up the batches with the
-    first rows of the epoch, which would be trained on twice.
+    So all processes get equally many batches. accelerate would fill up the batches with the first rows of the epoch,
+    which would be trained on twice.
     """
 
     def __init__(self, sampler: ShuffledLengthGroups, size: int) -> None:
@@ -206,25 +212,29 @@ class FineTuner(Trainer):
 
     # ---- evaluation
 
-    def predict_logits(self, examples: ColumnRows) -> Array:
-        """Return the output of the model for each row, in the order of the rows, float32 (N, ...)."""
+    def predict_logits(self, rows: ColumnRows) -> Array:
+        """Return the output of the model for each of N rows, in the order of the rows, float32 (N, ...)."""
         batch_size = self.options.per_device_eval_batch_size
-        return predict_logits(self.model, examples, self.data_collator, batch_size, self.options.precision)
+        return predict_logits(self.model, rows, self.data_collator, batch_size, self.options.precision)
 
 
 class Outcome(NamedTuple):
     """The outcome of a run."""
 
-    logits: Logits  # logits of each development split
+    logits: Logits  # of each scored split
     epoch: float  # passes over the training data after which the weights were scored
     trainer: FineTuner
 
 
 @dataclass(eq=False)
 class KeepBest(TrainerCallback):
-    """A callback that evaluates after each epoch and keeps the weights of the best epoch in memory.
+    """A callback that evaluates after each epoch and keeps logits and weights of the best epoch in memory.
 
-    With `patience`, transformers' callback ends the training after epochs without a better score.
+    Args:
+        predict: function that returns the logits of the scored splits with the present weights.
+        score: function of these logits that returns the score, more being better.
+        patience: callback of transformers that ends the training after epochs without a better score; None to train
+            all epochs.
     """
 
     predict: Callable[[], Logits]
@@ -266,14 +276,17 @@ def train_and_score(
     name: str,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Outcome:
-    """Train a model, predict the development splits, and return the outcome.
+    """Train a model, predict the scored splits, and return the outcome.
 
     Everything random follows from the seed: fresh weights of the encoder, the head, dropout, the order of the data.
 
     Args:
         make_model: function that returns the encoder with its head; called once, after seeding.
-        score: function of the development splits' logits that returns the value which --select best maximises.
-        folder, name: folder in which trackers write, and their name of the run.
+        train: rows to train on, with labels.
+        dev: rows of each scored split.
+        score: function of the logits of the scored splits that returns the value which --select best maximises.
+        collator, loss: see `Task`.
+        folder, name: see `training_arguments`.
     """
     args = training_arguments(options, seed=seed, folder=folder, name=name)
     set_seed(seed)
@@ -292,7 +305,7 @@ def train_and_score(
     guard_trackers(trainer.callback_handler.callbacks)
 
     def predict() -> Logits:
-        return {split: trainer.predict_logits(examples) for split, examples in dev.items()}
+        return {split: trainer.predict_logits(rows_of_split) for split, rows_of_split in dev.items()}
 
     patience = EarlyStoppingCallback(options.patience, LEAST_GAIN) if options.patience else None
     best = KeepBest(predict, score, patience)

@@ -71,15 +71,15 @@ def test_without_a_number_of_texts_it_is_table_7_of_the_paper(parse):
 def test_an_evaluation_that_the_papers_defaults_began_goes_on_with_them():
     tiny = encoder("modernbert", 192)
     paper = dict(zip(NAMES, PAPER, strict=True))
-    assert values(tiny, texts=720, begun=paper) == PAPER
-    assert values(tiny, "--learning_rate=1e-4", texts=720, begun={**paper, "learning_rate": 1e-4}) == (
+    assert values(tiny, texts=720, begun_settings=paper) == PAPER
+    assert values(tiny, "--learning_rate=1e-4", texts=720, begun_settings={**paper, "learning_rate": 1e-4}) == (
         1e-4,
         *PAPER[1:],
     )
     narrow = dict(zip(NAMES, (1e-3, 1.0, 11.0, "hf_mean"), strict=True))
-    assert values(tiny, texts=720, begun=narrow) == tuple(narrow.values())
+    assert values(tiny, texts=720, begun_settings=narrow) == tuple(narrow.values())
     given = {**paper, "learning_rate": 5e-4}  # by an option, which is not given now: other settings
-    assert values(tiny, texts=720, begun=given) == tuple(narrow.values())
+    assert values(tiny, texts=720, begun_settings=given) == tuple(narrow.values())
 
 
 def test_an_evaluation_goes_on_on_another_machine_and_with_another_log():

@@ -9,7 +9,7 @@ from pytest import raises
 
 from electra.core.errors import UserError
 from electra.finetuning.evaluation import Evaluation, check_same_settings, model_name, open_evaluation
-from electra.finetuning.runner import keep, unfinished_seeds
+from electra.finetuning.runner import unfinished_seeds, write_run
 from electra.finetuning.task import Task
 from electra.report.results import Result, append_result, read_results
 from electra.tasks.glue.task import GLUE
@@ -102,7 +102,7 @@ def test_a_run_is_ranked_beside_those_of_other_commands(tmp_path, monkeypatch):
         lambda evaluation, task, data, found, *_: ranked.append(evaluation.best_first(task, found)),
     )
     (task,) = evaluation.tasks
-    keep(evaluation, SimpleNamespace(task=task, data=None), result(1, 0.5), {}, model=None)
+    write_run(evaluation, SimpleNamespace(task=task, data=None), result(1, 0.5), {}, model=None)
     assert ranked == [[2, 1]]
 
 

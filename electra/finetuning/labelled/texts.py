@@ -19,7 +19,7 @@ from electra.finetuning.data import (
     ColumnRows,
     Examples,
     encode_examples,
-    first_of,
+    find_column,
     lengths_of,
     tokenize,
 )
@@ -69,7 +69,7 @@ def read_examples(rows: Iterable[PlacedRow], columns: TextColumns, needs_labels:
     examples = read_all(chain([first], placed_rows), read)
     if needs_labels and all(is_unlabelled(example.label, ()) for example in examples):
         place, row = first
-        name = columns.label[0] if columns.label else first_of(LABEL_COLUMNS, row)
+        name = columns.label[0] if columns.label else find_column(LABEL_COLUMNS, row)
         lack = "no label" if name in row else f"no column '{name}'"
         raise UserError(
             f"{place} has {lack}, nor has any other row; its columns are {shown_names(row)}; choose one with "
@@ -86,9 +86,9 @@ def read_example(columns: TextColumns, row: Columns, place: str) -> Example:
     Raises:
         UserError: the row has no text, lacks some of the columns of labels, or has a label of another type.
     """
-    text = text_of(row, columns.text or first_of(TEXT_COLUMNS, row), place, "--text_column")
+    text = text_of(row, columns.text or find_column(TEXT_COLUMNS, row), place, "--text_column")
     pair = None if columns.pair is None else text_of(row, columns.pair, place, "--text_pair_column")
-    names = columns.label or [first_of(LABEL_COLUMNS, row)]
+    names = columns.label or [find_column(LABEL_COLUMNS, row)]
     missing_columns = [name for name in names if name not in row]
     if missing_columns and len(missing_columns) < len(names):
         raise UserError(
