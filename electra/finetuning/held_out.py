@@ -7,7 +7,7 @@ article, stays on one side, and a seed decides.
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import compress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,52 +24,48 @@ Key = Callable[[_Row], Any]
 """Function of a row that returns by what rows are ordered, such as the label, so that each label has its share."""
 
 
-class Parts(NamedTuple):
-    """Two parts of some rows, each in the order of the rows: those that were chosen, and the others."""
-
-    chosen_rows: list[Any]
-    other_rows: list[Any]
-
-
-def no_label(row: object) -> int:
-    """Return the same label for every row: rows are then chosen at random."""
+def same_key(row: object) -> int:
+    """Return one key for all rows, which are then chosen at random."""
     return 0
 
 
 def ordered(rows: Sequence[_Row], key: Key[_Row], rng: np.random.Generator) -> list[int]:
-    """Return the indices of the rows, ordered by `key` of each row; rows with equal keys are in random order."""
+    """Return the indices of the rows in the order of their keys; rows with equal keys are in random order."""
     ranks = rng.permutation(len(rows))
     keys = [key(row) for row in rows]
     return sorted(range(len(rows)), key=lambda index: (keys[index], ranks[index]))
 
 
-def choose_share(rows: Sequence[_Row], share: float, seed: int, key: Key[_Row] = no_label) -> Parts:
-    """Return a share of the rows, the same of each label or of each range of numbers, and the others.
+def choose_share(rows: Sequence[_Row], share: float, seed: int, key: Key[_Row] = same_key) -> list[_Row]:
+    """Return a share of the rows, in their order: the same share of each key, or of each range of keys.
 
-    Rows are ordered by label, those with equal labels at random; of this order every (1 / share)-th is chosen.
+    The rows are ordered by their keys, those with equal keys at random; of this order every (1 / share)-th is chosen.
+
+    Args:
+        share: fraction of the rows, in (0, 1).
     """
     rng = np.random.default_rng(seed)
     order = ordered(rows, key, rng)
     positions = np.arange(len(rows) + 1) * share + rng.random()
     is_chosen = np.zeros(len(rows), bool)
     is_chosen[order] = np.diff(np.floor(positions)) > 0
-    return Parts([*compress(rows, is_chosen)], [*compress(rows, ~is_chosen)])
+    return [*compress(rows, is_chosen)]
 
 
 def hold_out(
-    rows: Sequence[_Row], share: float, seed: int, content_of: Content[_Row], key: Key[_Row] = no_label
-) -> Parts:
-    """Return a share of the rows, drawn by `choose_share`, and the others; rows of equal content stay together.
+    rows: Sequence[_Row], share: float, seed: int, content_of: Content[_Row], key: Key[_Row] = same_key
+) -> tuple[list[_Row], list[_Row]]:
+    """Return the rows that are held out, and the others, each in the order of the rows.
 
-    Rows of equal content count once, with the label of the first.
+    What is held out is a share of the different contents, drawn by `choose_share`. Rows of equal content stay
+    together; their key is that of the first.
     """
-    first: dict[Hashable, _Row] = {}
+    first_rows: dict[Hashable, _Row] = {}
     for row in rows:
-        first.setdefault(content_of(row), row)
-    held_out_rows, _ = choose_share([*first.values()], share, seed, key)
-    contents = {content_of(row) for row in held_out_rows}
-    is_chosen = np.array([content_of(row) in contents for row in rows], bool)
-    return Parts([*compress(rows, is_chosen)], [*compress(rows, ~is_chosen)])
+        first_rows.setdefault(content_of(row), row)
+    contents = {content_of(row) for row in choose_share([*first_rows.values()], share, seed, key)}
+    is_held_out = np.array([content_of(row) in contents for row in rows], bool)
+    return [*compress(rows, is_held_out)], [*compress(rows, ~is_held_out)]
 
 
 def with_development(
@@ -77,7 +73,7 @@ def with_development(
     options: HeldOutArguments,
     content_of: Content[_Row],
     unit: str,
-    key: Key[_Row] = no_label,
+    key: Key[_Row] = same_key,
 ) -> dict[str, list[_Row]]:
     """Return the splits; without `dev`, the share --validation_fraction of the training rows, if any, becomes it.
 
