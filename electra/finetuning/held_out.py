@@ -1,4 +1,4 @@
-"""Which rows are held out if the user names no development set, and which rows are in two splits.
+"""Rows that are held out where the user names no development set, and rows that are in two splits.
 
 All tasks on data of the user hold rows out alike: what belongs together, such as equal texts or the questions on one
 article, stays on one side, and a seed decides.
@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 _Row = TypeVar("_Row")
 """Type of the rows of a task."""
 Content = Callable[[_Row], Hashable]
-"""Function of a row that returns what it shares with rows that it must not be separated from."""
+"""Function of a row that returns its content; rows of equal content stay on one side."""
 Key = Callable[[_Row], Any]
-"""Function of a row that returns by what rows are ordered, such as the label, so that each label has its share."""
+"""Function of a row that returns what rows are ordered by, such as the label, so that each label has its share."""
 
 
 def same_key(row: object) -> int:
@@ -75,9 +75,12 @@ def with_development(
     unit: str,
     key: Key[_Row] = same_key,
 ) -> dict[str, list[_Row]]:
-    """Return the splits; without `dev`, the share --validation_fraction of the training rows, if any, becomes it.
+    """Return the splits; if there is no `dev`, hold out the share --validation_fraction of `train` as `dev`.
+
+    Splits without `train` stay as they are.
 
     Args:
+        splits: rows of each split.
         unit: what the rows are, in the plural, for messages.
     Raises:
         UserError: there are too few rows.
@@ -92,12 +95,19 @@ def with_development(
 
 
 def plain_content(*texts: str | None) -> tuple[str, ...]:
-    """Return texts in one case, without white space at the ends or repeated: many tokenizers see no difference."""
+    """Return texts in one case, without white space at the ends and with single spaces inside; None as "".
+
+    Many tokenizers see no difference between texts that are equal then.
+    """
     return tuple(" ".join((text or "").casefold().split()) for text in texts)
 
 
 def warn_of_repeated(splits: Mapping[str, Sequence[_Row]], content_of: Content[_Row], unit: str) -> None:
-    """Log a warning for each split with rows that are also in the training data: all of them, if it is this file."""
+    """Log a warning for each split that has rows whose content is also in the training data.
+
+    Args:
+        unit: what the rows are, in the plural.
+    """
     trained_contents = {*map(content_of, splits.get("train", []))}
     for split, rows in splits.items():
         repeated = sum(content_of(row) in trained_contents for row in rows) if split != "train" else 0

@@ -1,11 +1,11 @@
-"""The command `electra predict`: the answers of a fine-tuned model that was saved to the rows of a file.
+"""The command `electra predict`: the answers of a saved, fine-tuned model to the rows of a file.
 
     electra predict output/classify_reviews_small_owt new.csv --output_file answers.csv
     cat new.jsonl | electra predict output/tagging_small_owt/models/news - > answers.jsonl
 
-Each row is written with all its columns, as text, and the answer behind them, in the order of the input. `WINDOW` rows
-are read, answered and written at a time, so that memory does not grow with the file. The network is put together from
-the modules that it was trained with, so that its answers are those that were scored.
+Each row is written with all its columns, as text, and the answer behind them, in the order of the input. Rows are
+read, answered and written `BLOCK` at a time, so that memory does not grow with the file. The network is put together
+from the modules that it was trained with, so that its answers are those that were scored.
 """
 
 import copy
@@ -78,7 +78,7 @@ logger = logging.getLogger("electra.predict")
 
 ARCHITECTURES = {name: path for row in TASKS.values() for name, path in row.architectures.items()}
 """`Registration.architectures` of all kinds."""
-WINDOW = 4096
+BLOCK = 4096
 """Rows that are read, answered and written together."""
 LONGEST_TEXT = 512
 """Tokens of a text that are read, at most, where the settings of training are unknown."""
@@ -91,7 +91,11 @@ class SavedKind(TypedDict, total=False):
 
 
 class Saved(NamedTuple):
-    """A saved fine-tuned model; `settings` are the options of its training, and the name of its task as `task`."""
+    """A saved fine-tuned model.
+
+    Args:
+        settings: options of its training, as recorded with its result, and the name of its task as `task`.
+    """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -136,7 +140,12 @@ class FineTuned(NamedTuple):
 
 
 class AskedColumns(NamedTuple):
-    """The name of a saved model, and the columns of the texts that it answers, None for those of training."""
+    """What a user names who asks a saved model.
+
+    Args:
+        model: the model, for messages.
+        text_column, text_pair_column: columns of the texts; None for those of training.
+    """
 
     model: str
     text_column: str | None = None
@@ -151,11 +160,12 @@ class Predictor(NamedTuple):
     """A model with the functions that read rows for it and turn its logits into answers.
 
     Args:
-        module: a model that takes the head of the saved model.
-        parse: (columns, place) of a row -> item; raises a UserError if the row cannot be read.
-        answer: (items, forward) -> columns to add to each row.
-        collator: function as in `Task`, which makes the collator.
-        read: path -> the rows of a file of columns of words, None for a table; None if the model reads tables alone.
+        module: model of the task, into which the head of the saved model is put.
+        parse: (columns, place) of a row -> item, what is answered; raises a UserError if the row cannot be read.
+        answer: (items, forward) -> for each item the columns of its answer.
+        collator: see `Task`.
+        read: path -> the rows of a file of columns of words, or None if the file is a table; None if the model answers
+            tables alone.
     """
 
     module: TaskModel
@@ -166,7 +176,7 @@ class Predictor(NamedTuple):
 
 
 def open_saved(path: str | Path) -> tuple[Saved, str]:
-    """Return the model in a folder, or in an evaluation's folder with a single model, and the verb of its task.
+    """Return the model in a folder, or in the folder of an evaluation with a single model, and the verb of its task.
 
     Raises:
         UserError: there is no fine-tuned model, or its files do not belong together.
@@ -248,6 +258,7 @@ def verb_of(recorded: SavedKind, head: str, settings: Values) -> str:
     kind of labels, which no other verb records.
 
     Args:
+        recorded: what the folder of the model records.
         head: end of the name of the model's class, such as SequenceClassification.
         settings: options of the training.
     """
@@ -304,8 +315,8 @@ def predict(
         text_column, text_pair_column: columns of the texts, by default those of training.
         per_device_eval_batch_size: texts of a forward pass.
     Returns:
-        for each row, in order, a dictionary with `prediction` and, but for numbers and spans, `probability`, which
-        docs/use.md describes for each task.
+        for each row, in order, a dictionary with `prediction` and, but for numbers, `probability`, which docs/use.md
+        describes for each task.
     Raises:
         UserError: there is no such model or file, or a row cannot be read.
     """
@@ -326,7 +337,7 @@ def predict(
 
 
 def check_rows(predictor: Predictor, rows: Iterable[PlacedRow]) -> None:
-    """Raise a UserError if rows cannot be read; the message is that of the first, with the number of all of them."""
+    """Raise a UserError if rows cannot be read; it has the message of the first of them, and their number."""
 
     def parse(placed_row: PlacedRow) -> None:  # what is read is dropped: a file may be larger than memory
         predictor.parse(placed_row[1], placed_row[0])
@@ -337,20 +348,32 @@ def check_rows(predictor: Predictor, rows: Iterable[PlacedRow]) -> None:
 def answer_rows(
     predictor: Predictor, saved: Saved, batch_size: int, rows: Iterable[PlacedRow], source: str
 ) -> Iterator[tuple[PlacedRow, Columns]]:
-    """Yield each row with its answer, in order; after the last row, warn if many tokens of `source` are unknown."""
+    """Yield each row with its answer, in order; after the last row, warn if many tokens are unknown.
+
+    Args:
+        batch_size: texts of a forward pass.
+        source: what has the rows, for the warning.
+    """
     unknown_tokens = UnknownTokens()
     forward = forward_of(predictor, saved, batch_size, unknown_tokens)
-    waiting = iter(rows)
-    while window := list(islice(waiting, WINDOW)):
-        answers = predictor.answer([predictor.parse(row, place) for place, row in window], forward)
-        yield from zip(window, answers, strict=True)
+    waiting_rows = iter(rows)
+    while block := list(islice(waiting_rows, BLOCK)):
+        answers = predictor.answer([predictor.parse(row, place) for place, row in block], forward)
+        yield from zip(block, answers, strict=True)
     unknown_tokens.warn(source)
 
 
 def open_rows(
     path: str, predictor: Predictor, delimiter: str | None, quoting: str | None
 ) -> tuple[OpenTable | None, Iterator[PlacedRow]]:
-    """Open a file of rows or of columns of words; return its table, None if it has no cells, and its rows."""
+    """Open a file of rows or of columns of words, and return its table and its rows.
+
+    Args:
+        path: path of the file; "-" for the standard input.
+        delimiter, quoting: see `read_rows`.
+    Returns:
+        the open csv, tsv or workbook, None for a file of another form; and place and columns of each row.
+    """
     words = predictor.read(path) if predictor.read is not None else None
     if words is not None:
         return None, words

@@ -1,7 +1,7 @@
 """Rows of the user: those that cannot be read are counted, those without a label are left out or only predicted.
 
-The rule for missing labels is one for all tasks: a row has no label if the label is empty or null, or if the user
-names it with --no_label. Of several values, such as one for each class, all must be so.
+All tasks have one rule for missing labels: a row has no label if the label is empty or null, or if the user names it
+with --no_label. Of several values, such as one for each class, all must be so.
 """
 
 import logging
@@ -19,9 +19,9 @@ UNLABELLED = "test_unlabelled"
 """Name of a split with the rows of a test set that have no label, if others have one."""
 
 _Row = TypeVar("_Row")
-"""Type of a row before it is read."""
+"""Type of the rows before they are read."""
 _Item = TypeVar("_Item")
-"""Type of what is read of a row."""
+"""Type of what the rows are read as."""
 
 
 def read_all(rows: Iterable[_Row], read: Callable[[_Row], _Item]) -> list[_Item]:
@@ -46,7 +46,7 @@ def read_all(rows: Iterable[_Row], read: Callable[[_Row], _Item]) -> list[_Item]
 
 
 def ids_of_rows(rows: ColumnRows) -> Sequence[Sequence[int]] | Array:
-    """Return the token ids of each row, or of each pair of a question and a choice."""
+    """Return the token ids of each row; of rows with `choices`, those of each pair of texts."""
     if "choices" in rows.columns:
         return [pair["input_ids"] for choices in rows.columns["choices"] for pair in choices]
     return rows.columns["input_ids"]
@@ -59,21 +59,21 @@ def truth_of(value: object) -> bool | None:
 
 
 def plain_name(value: object) -> str:
-    """Return a name or number as text; whole numbers lose the `.0` that tables add to columns with gaps."""
+    """Return a name or number as text; whole numbers lose the `.0` that programs add to columns with empty cells."""
     return re.sub(r"^(-?\d+)\.0$", r"\1", str(value).strip())
 
 
 def is_missing(value: object) -> bool:
-    """Return True for a value that is None, nan or a text without characters."""
+    """Return True for None, nan and a text of nothing but white space."""
     return value is None or value != value or (isinstance(value, str) and not value.strip())  # nan equals nothing
 
 
 def is_unlabelled(label: object, no_label: Collection[str]) -> bool:
-    """Return True if a label says that there is none; an empty list is a label.
+    """Return True if a label says that its row has no label; an empty list is a label.
 
     Args:
-        label: one value, a list, or a mapping of the names of classes to values.
-        no_label: labels that say so besides empty ones, as the user names them.
+        label: a value, a list of values, or a mapping of the names of classes to values.
+        no_label: values of --no_label, which say so besides empty ones.
     """
     values = [*label.values()] if isinstance(label, dict) else label if isinstance(label, list) else [label]
     return len(values) > 0 and all(
@@ -81,13 +81,17 @@ def is_unlabelled(label: object, no_label: Collection[str]) -> bool:
     )
 
 
-def is_named(label: object, no_label: Collection[str]) -> bool:
-    """Return True if a label says that there is none only because the user names it."""
+def is_named_unlabelled(label: object, no_label: Collection[str]) -> bool:
+    """Return True if a row has no label because the user names its label with --no_label."""
     return is_unlabelled(label, no_label) and not is_unlabelled(label, ())
 
 
 def warn_if_unused(no_label: Sequence[str], is_used: bool) -> None:
-    """Log a warning if the user names labels that mean none, and no row has one."""
+    """Log a warning if labels are given with --no_label, and no row has one of them.
+
+    Args:
+        is_used: whether a row has one of them.
+    """
     if no_label and not is_used:
         logger.warning("--no_label %s: no row has this label", " ".join(no_label))
 
@@ -99,11 +103,12 @@ def set_apart(
 ) -> dict[str, list[_Item]]:
     """Return the splits without the rows that have no label, and log how many there are.
 
-    The other rows of a test set become a split of their own, `UNLABELLED`, which is predicted and not scored. A test
-    set in which no row has a label stays whole.
+    Those of a test set become a split of their own, `UNLABELLED`, which is predicted and not scored. A test set in
+    which no row has a label stays whole.
 
     Args:
-        labels_of: the labels of a row, such as one of each of its words or of its choices; empty if the row has none.
+        labels_of: function of a row that returns its labels, such as those of its words; empty if the row has none.
+        place_of: function of a row that returns its source and line, for messages.
     Raises:
         UserError: no row of another split has a label, or all of the training data have the same.
     """

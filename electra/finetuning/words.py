@@ -1,8 +1,8 @@
 """A bag of words: a linear model of the words of labelled texts, which needs no network.
 
-The linear model is logistic regression with C = 10 on tf-idf of words and pairs of words, a few lines of scikit-learn
-and a few seconds. For more than `MOST_REGRESSIONS` classes it is naive Bayes, whose time does not grow with the
-classes; for numbers it is ridge regression. Texts of scripts without spaces are cut into characters.
+The model is logistic regression (scikit-learn's, with C = 10) on tf-idf of words and pairs of words, which takes a few
+seconds. For more than `MOST_REGRESSIONS` classes it is naive Bayes, whose time does not grow with the classes; for
+numbers it is ridge regression. Texts of scripts without spaces are cut into characters.
 """
 
 import warnings
@@ -20,9 +20,9 @@ from electra.finetuning.labelled.metrics import NUMBER, SINGLE
 MOST_REGRESSIONS = 50
 """Number of classes up to which a logistic regression is fitted."""
 MOST_WEIGHTS = 2_000_000
+"""Words of the vocabulary times classes, at most, of a regression: only the most frequent words are kept."""
 MOST_COUNTS = 10_000_000
-"""Words of the vocabulary times classes, at most, for a regression and for naive Bayes: only the most frequent words
-are kept."""
+"""The same of naive Bayes."""
 MOSTLY = 0.2
 """Share of characters of scripts without spaces, above which texts are cut into characters, not words."""
 NEVER = -30.0
@@ -32,15 +32,18 @@ NEVER = -30.0
 def fit_words(
     texts: Sequence[str], targets: Array, kind: str, classes: int
 ) -> Callable[[Sequence[str]], Array] | None:
-    """Fit a linear model of words, and return a function of N texts that returns their logits or numbers (N, C).
+    """Fit a linear model of words, and return a function of texts that returns its answers.
 
     Args:
-        targets: the number of one class (N,), of several classes 1 or 0 (N, C), numbers in [0, 1] (N, 1).
-        classes: C, the logits of a text. A kind whose labels have another form makes 1 or 0 for each logit of them,
-            `SEVERAL`: of K ordered ratings, whether one is above each of K - 1 steps.
-        kind: `SINGLE`, `SEVERAL` or `NUMBER`.
+        texts: T texts to learn from.
+        targets: their labels: numbers of classes, (T,); of several classes 1 or 0 for each, (T, C); or numbers in
+            [0, 1], (T, 1).
+        kind: `SINGLE`, `SEVERAL` or `NUMBER`. Labels of another form are put as `SEVERAL`: of ordered ratings, for
+            example, whether a rating is above each of the C lower ones.
+        classes: number of classes, C; not read for numbers.
     Returns:
-        None if the texts have no words, or one class only.
+        function of N texts that returns logits (N, C), or numbers (N, 1); None if the training texts have no words, or
+        all have the same class.
     """
     # Not at the top: scikit-learn takes half a second, and `electra predict` has no use for it.
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -63,7 +66,7 @@ def fit_words(
         warnings.simplefilter("ignore")  # about classes that every text has, or none
         if kind == NUMBER:
             ridge = Ridge().fit(features, targets[:, 0])
-            return lambda texts: ridge.predict(words.transform(texts))[:, None]
+            return lambda new_texts: ridge.predict(words.transform(new_texts))[:, None]
         model: Any
         if kind == SINGLE:
             if len(np.unique(targets)) < 2:
@@ -75,9 +78,9 @@ def fit_words(
             )
         model.fit(features, targets)
 
-    def score(texts: Sequence[str]) -> Array:
-        rows = words.transform(texts)
-        logits = np.full((len(texts), classes), NEVER)
+    def score(new_texts: Sequence[str]) -> Array:
+        rows = words.transform(new_texts)
+        logits = np.full((len(new_texts), classes), NEVER)
         if kind != SINGLE:
             probabilities = model.predict_proba(rows)[:, -classes:]  # of a single class, both answers
             logits[:] = logit(np.clip(probabilities, 1e-9, 1 - 1e-9))

@@ -178,12 +178,12 @@ def test_classes_are_those_that_were_scored_and_the_pipelines(folder, reviews, t
 
 @pytest.mark.slow
 def test_the_order_is_that_of_the_input_over_windows(reviews, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "WINDOW", 5)
+    monkeypatch.setattr(module, "BLOCK", 5)
     rows = [{"text": "word " * (1 + 7 * n % 11), "id": n} for n in range(23)]
     file = write_lines(tmp_path / "new.jsonl", rows)
     found = answers_of(reviews, file, tmp_path / "answers.jsonl", "--per_device_eval_batch_size", "2")
     assert [{name: row[name] for name in ("text", "id")} for row in found] == rows
-    monkeypatch.setattr(module, "WINDOW", 50)
+    monkeypatch.setattr(module, "BLOCK", 50)
     whole = answers_of(reviews, file, tmp_path / "whole.jsonl")
     assert [row["probability"] for row in whole] == approx([row["probability"] for row in found], abs=1e-5)
 
@@ -333,7 +333,7 @@ def test_a_model_that_was_not_fine_tuned_is_refused(folder, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(reviews, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "WINDOW", 100)
+    monkeypatch.setattr(module, "BLOCK", 100)
     peaks = []
     for count in (200, 1500):
         file = write_lines(tmp_path / f"{count}.jsonl", [{"text": "word " * 1000, "id": n} for n in range(count)])

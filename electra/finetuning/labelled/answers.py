@@ -32,7 +32,9 @@ def predictor_of_texts(
 
     Args:
         asked_columns: columns of the texts; where they name none, those of the training.
-        parse: (columns, place) of a row -> example, in place of the columns.
+        parse: function (columns, place) of a row -> example; None to read the columns that are named.
+    Raises:
+        UserError: the thresholds of the model cannot be used.
     """
     text = asked_columns.text_column or saved.settings.get("text_column")
     pair = asked_columns.text_pair_column or saved.settings.get("text_pair_column")
@@ -48,7 +50,11 @@ def predictor_of_texts(
 
 
 def read_thresholds(saved: Saved, path: str) -> Array | None:
-    """Return a saved model's thresholds (C,), None without any; raise a UserError if they are no C probabilities."""
+    """Return a saved model's thresholds (C,), None without any; raise a UserError if they are no C probabilities.
+
+    Args:
+        path: the model, for the message.
+    """
     values = getattr(saved.model.config, "thresholds", None)
     if values is None:
         return None
@@ -69,7 +75,14 @@ def answer_texts(
     examples: Sequence[Example],
     forward: Forward,
 ) -> list[Columns]:
-    """Return the answers: class and probability; or classes above thresholds and all probabilities; or a number."""
+    """Return for each example the columns of its answer, which the kind of the labels decides.
+
+    `SINGLE`: `prediction` is a class, `probability` a number. `SEVERAL`: `prediction` is a list of classes,
+    `probability` a mapping of all classes to numbers. `NUMBER`: `prediction` is a number.
+
+    Args:
+        thresholds: probability (C,) above which each of several classes is answered; None for one half.
+    """
     in_windows = saved.settings.get("long_texts") == "windows"
     rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
     logits = mean_by_text(forward(rows), owners)

@@ -1,4 +1,4 @@
-"""What needs no network: the best constant answer, and a linear model of the words, from the same texts as a run."""
+"""Baselines without a network: the best constant answer, and a linear model of the words, from the texts of a run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -22,41 +22,42 @@ def make_baselines(
     splits: Mapping[str, Split],
     chosen_rows: Callable[[int], Array] | None,
 ) -> Callable[[int], Baselines]:
-    """Return a function of a run's seed that returns both baselines by name.
+    """Return a function of a run's seed that returns both baselines by name: `TaskData.baselines`.
 
     Args:
+        splits: the encoded splits of `data`.
         chosen_rows: seed of a run -> numbers of the rows that the run trains on; None for all.
     """
     if chosen_rows is None:
-        whole = cache(lambda: _scores(data, splits, range(len(data.splits["train"]))))
-        return lambda seed: whole()
+        of_all_texts = cache(lambda: _score_baselines(data, splits, range(len(data.splits["train"]))))
+        return lambda seed: of_all_texts()
     owners = splits["train"].references.owners
-    return lambda seed: _scores(data, splits, np.unique(owners[chosen_rows(seed)]).tolist())
+    return lambda seed: _score_baselines(data, splits, np.unique(owners[chosen_rows(seed)]).tolist())
 
 
-def _scores(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> Baselines:
-    """Return both baselines, made of the training texts with the numbers `texts`."""
-    return score_all(score_splits, score_texts, _baselines(data, splits, texts), splits)
+def _score_baselines(data: LabelledTexts, splits: Mapping[str, Split], text_numbers: Sequence[int]) -> Baselines:
+    """Return both baselines, made of the training texts with these numbers."""
+    return score_all(score_splits, score_texts, _answers(data, splits, text_numbers), splits)
 
 
-def _baselines(data: LabelledTexts, splits: Mapping[str, Split], texts: Sequence[int]) -> dict[str, Logits]:
+def _answers(data: LabelledTexts, splits: Mapping[str, Split], text_numbers: Sequence[int]) -> dict[str, Logits]:
     """Return baseline -> scored split -> logits (R, C) for the R rows of the split.
 
     Args:
-        texts: numbers of the training texts that the baselines are made of.
+        text_numbers: numbers of the training texts that the baselines are made of.
     """
-    train = [data.splits["train"][number] for number in texts]
-    part = data._replace(splits={"train": train})
+    train = [data.splits["train"][number] for number in text_numbers]
+    chosen_data = data._replace(splits={"train": train})
     scored_splits = {name: split for name, split in splits.items() if split.is_labelled and name != "train"}
-    constant = part.constant("train")
+    constant = chosen_data.constant("train")
     if data.labels.kind == SEVERAL and constant.max() <= 0:  # no class is in half of the texts
         constant = np.where(constant == constant.max(), FAINT, constant)
     answers = {
         CONSTANT: {name: np.tile(constant, (len(split.references.owners), 1)) for name, split in scored_splits.items()}
     }
     texts_of = {name: [text_of_example(example) for example in data.splits[name]] for name in scored_splits}
-    words = [text_of_example(example) for example in train]
-    score = fit_words(words, part.targets("train"), data.labels.kind, len(data.labels.classes))
+    train_texts = [text_of_example(example) for example in train]
+    score = fit_words(train_texts, chosen_data.targets("train"), data.labels.kind, len(data.labels.classes))
     if score is not None:
         logits = {name: score(texts_of[name]).astype(np.float32) for name in scored_splits}
         answers[BAG_OF_WORDS] = {name: values[splits[name].references.owners] for name, values in logits.items()}

@@ -31,7 +31,13 @@ class, in columns or a mapping; separated: names in one cell."""
 
 
 class Example(NamedTuple):
-    """A text or a pair of texts, with its label as in the source or, later, as a `Label`; None for a missing label."""
+    """A text or a pair of texts with a label.
+
+    Args:
+        pair: the second text; None if texts are no pairs.
+        label: the label as the source has it or, after `number_labels`, as a `Label`; None if it is missing.
+        place: source and line, FILE:LINE, for messages.
+    """
 
     text: str
     pair: str | None
@@ -46,6 +52,7 @@ class LabelSet(NamedTuple):
         kind: `SINGLE`, `SEVERAL` or `NUMBER`.
         classes: names of the classes by number; empty if labels are numbers.
         low, high: the smallest and the largest label that is a number, which become 0 and 1.
+        form: form in which the labels are written.
     """
 
     kind: str
@@ -56,7 +63,7 @@ class LabelSet(NamedTuple):
 
 
 def check_written(label: object, place: str) -> None:
-    """Refuse a label of bytes, and a list with something else than names and numbers in it."""
+    """Raise a UserError for a label of bytes, and for a list that holds more than names and numbers, or lacks some."""
     parts = label if isinstance(label, list) else []
     is_partly_missing = any(is_missing(part) and part != "" for part in parts) and not all(map(is_missing, parts))
     is_wrong = any(isinstance(part, bytes | list | tuple | dict) for part in parts)
@@ -88,13 +95,13 @@ def parse_cell(example: Example, kind: str) -> Example:
 
 
 def find_labels(examples: Sequence[Example], kind: str, separator: str | None) -> LabelSet:
-    """Return kind and classes, ascending, or range of the labels of training examples.
+    """Return the `LabelSet` of training examples: the kind of their labels, and classes, ascending, or the range.
 
     Args:
-        kind: `SINGLE`, `SEVERAL` or `NUMBER`, or "auto" to find the kind.
+        kind: `SINGLE`, `SEVERAL` or `NUMBER`, or "auto" to find the kind by the values.
         separator: text between several labels in a cell; None if there is none.
     Raises:
-        UserError: the kind of the labels cannot be found.
+        UserError: the form or the kind of the labels cannot be found.
     """
     labels = [example.label for example in examples]
     form = find_form(examples, separator)
@@ -144,10 +151,11 @@ def find_form(examples: Sequence[Example], separator: str | None) -> Form:
 
 
 def find_kind(examples: Sequence[Example], form: Form) -> str:
-    """Return the kind of the labels, found by their values.
+    """Return the kind of the labels of training examples, found by their values.
 
-    The kind is `SEVERAL` if there are lists of other lengths than one; `NUMBER` if there are many whole numbers, or
-    almost only numbers with fractions among them; otherwise `SINGLE`.
+    The kind is `SEVERAL` if labels are written in columns, in mappings, with a separator, or in lists that do not all
+    have one name. It is `NUMBER` if there are more than `MOST_WHOLE_NUMBERS` different whole numbers and nothing else,
+    or mostly numbers, with fractions among them. Otherwise it is `SINGLE`.
 
     Raises:
         UserError: most labels are numbers, and some have commas.
@@ -169,12 +177,12 @@ def find_kind(examples: Sequence[Example], form: Form) -> str:
             f"names; see {PAGE}"
         )
     is_sure = [MAYBE_NUMBER.fullmatch(text) is None for text in texts]
-    sure = {value for value, sure in zip(values, is_sure, strict=True) if sure and value is not None}
-    if any(number % 1 for number in sure):
+    numbers = {value for value, sure in zip(values, is_sure, strict=True) if sure and value is not None}
+    if any(number % 1 for number in numbers):
         return NUMBER if 2 * values.count(None) < len(values) else SINGLE  # `number_labels` refuses others
     if None in values or not all(is_sure):
         return SINGLE
-    return SINGLE if len(sure) <= MOST_WHOLE_NUMBERS else NUMBER
+    return SINGLE if len(numbers) <= MOST_WHOLE_NUMBERS else NUMBER
 
 
 def _order(name: str) -> float:
@@ -192,7 +200,7 @@ def _different(labels: Iterable[object]) -> list[object]:
 
 
 def class_names(label: object, separator: str | None) -> list[str]:
-    """Return the names of the classes in a label."""
+    """Return the names of the classes in a label: those of a list, or of a text that is cut at each separator."""
     parts = label if isinstance(label, list) else str(label).split(separator or "\n")
     return [name for name in map(plain_name, parts) if name]
 
@@ -200,6 +208,9 @@ def class_names(label: object, separator: str | None) -> list[str]:
 def number_labels(examples: Sequence[Example], labels: LabelSet, separator: str | None) -> list[Example]:
     """Return the examples, each with its label as a `Label`.
 
+    Args:
+        labels: the labels of the training data.
+        separator: see `find_labels`.
     Raises:
         UserError: labels do not occur in the training data.
     """
@@ -283,9 +294,9 @@ class LabelledTexts(NamedTuple):
         return counts / len(self.splits[split])
 
     def constant(self, split: str) -> Array:
-        """Return logits (C,) whose probabilities are the `shares` of a split; for numbers the mean.
+        """Return logits (C,) whose probabilities are the `shares` of a split; for numbers their mean, (1,).
 
-        One such answer to all texts is the best one that reads no text.
+        No answer that is the same for all texts is better.
         """
         shares = self.shares(split)
         if self.labels.kind == NUMBER:
@@ -301,13 +312,13 @@ _NUMBER = re.compile(
 )
 """A number as text: digits without leading zeros, with or without sign, point and exponent."""
 MAYBE_NUMBER = re.compile(r"[+-]?[0-9]+[eE][0-9]+")
-"""12E4 is a number beside fractions, otherwise a name: programs write the sign of an exponent."""
+"""A text such as 12E4: a number beside fractions, otherwise a name, because programs write the sign of an exponent."""
 WITH_COMMA = re.compile(r"[+-]?[0-9]+(?:[,.][0-9]+)*,[0-9]+(?:[,.][0-9]+)*")
 """Digits with a comma, which may stand before decimals, between thousands or between classes."""
 
 
 def as_number(label: object) -> float | None:
-    """Return the value of a finite number, or of a text that is one; None for others, and for True and False."""
+    """Return the value of a finite number, or of a text that is one; None for other labels, and for True and False."""
     if isinstance(label, str):
         text = label.strip()
         if not _NUMBER.fullmatch(text) and not MAYBE_NUMBER.fullmatch(text):

@@ -58,13 +58,19 @@ class LabelMetric(Metric):
 
 
 def accuracy(answered: Answered) -> float:
+    """Return the share of texts whose class or, of several classes, whose whole set of classes is right."""
     from sklearn.metrics import accuracy_score
 
     return float(accuracy_score(answered.targets, answered.answers))
 
 
 def f1(targets: Labels, answers: Labels, classes: int, average: str) -> float:
-    """Return the macro or micro F1; a class that occurs in neither labels nor answers does not count."""
+    """Return the macro or micro F1; a class that occurs in neither labels nor answers does not count.
+
+    Args:
+        classes: number of classes.
+        average: macro or micro.
+    """
     from sklearn.metrics import f1_score
 
     empty = np.nan if average == "macro" else 0.0
@@ -74,10 +80,11 @@ def f1(targets: Labels, answers: Labels, classes: int, average: str) -> float:
 def parts_of_ratio(right: NDArray[Any], counted: NDArray[Any]) -> NDArray[np.float64]:
     """Return the parts of N rows in the score sum(right) / sum(counted), such as a micro F1: see `Task.row_scores`.
 
-    A part is the score, and what the row's own numbers add to it, by the first derivative of the ratio.
+    A part is the score plus what the row adds to it, by the first derivative of the ratio. The mean of the parts is
+    the score.
 
     Args:
-        right, counted: of each row, (N,); of an F1, twice the right answers, and the answers and labels together.
+        right, counted: numbers of each row, (N,): of an F1 twice the right answers, and the answers plus the labels.
     """
     total = max(counted.sum(), 1)
     score = right.sum() / total
@@ -85,21 +92,24 @@ def parts_of_ratio(right: NDArray[Any], counted: NDArray[Any]) -> NDArray[np.flo
 
 
 def macro_f1(answered: Answered) -> float:
+    """Return the mean F1 of the classes; see `f1`."""
     return f1(answered.targets, answered.answers, answered.logits.shape[1], "macro")
 
 
 def micro_f1(answered: Answered) -> float:
+    """Return the F1 of all decisions together."""
     return f1(answered.targets, answered.answers, answered.logits.shape[1], "micro")
 
 
 def matthews(answered: Answered) -> float:
+    """Return Matthews' correlation coefficient, in [-1, 1]; 0 for one answer to all."""
     from sklearn.metrics import matthews_corrcoef
 
     return float(matthews_corrcoef(answered.targets, answered.answers))
 
 
 def average_precision(answered: Answered) -> float:
-    """Return the mean area under precision over recall, over the classes that occur; nan if none does."""
+    """Return the area under precision over recall, the mean over the classes that occur; nan if none does."""
     from sklearn.metrics import average_precision_score
 
     occurs = answered.targets.any(0)
@@ -110,7 +120,7 @@ def average_precision(answered: Answered) -> float:
 
 
 def calibration(answered: Answered) -> float:
-    """Return the calibration error of the answer's probability or, of several classes, of that of each class."""
+    """Return the `calibration_error` of the answer's probability or, of several classes, of each one's probability."""
     from scipy.special import expit, softmax
 
     if answered.targets.ndim == 1:
@@ -120,7 +130,7 @@ def calibration(answered: Answered) -> float:
 
 
 def calibration_error(probabilities: NDArray[np.float64], is_right: NDArray[np.bool_ | np.float64]) -> float:
-    """Return the expected calibration error: how far probabilities are from the share of right answers, on average.
+    """Return the expected calibration error, in [0, 1]: how far probabilities are from shares of right answers.
 
     Answers are put into 15 ranges of probability of equal width, and the distance of a range is weighted by its number
     of answers (Guo et al. 2017, arXiv:1706.04599). nan without answers, or if a probability is not finite.
@@ -137,22 +147,26 @@ def calibration_error(probabilities: NDArray[np.float64], is_right: NDArray[np.b
 
 
 def pearson(answered: Answered) -> float:
+    """Return Pearson's correlation of numbers, in [-1, 1]; nan if one side is constant."""
     from scipy.stats import pearsonr
 
     return float(pearsonr(answered.targets[:, 0], answered.answers[:, 0]).statistic)
 
 
 def spearman(answered: Answered) -> float:
+    """Return Spearman's rank correlation of numbers, in [-1, 1]; nan if one side is constant."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(answered.targets[:, 0], answered.answers[:, 0]).statistic)
 
 
 def root_mean_square(answered: Answered) -> float:
+    """Return the root of the mean squared error of numbers; 1 is the range of the training data."""
     return float(np.sqrt(np.square(answered.targets - answered.answers).mean()))
 
 
 CLASSES = (SINGLE, SEVERAL)
+"""Kinds of labels that are classes."""
 LABEL_METRICS = (
     LabelMetric("accuracy", "accuracy", kinds=(SINGLE,), compute=accuracy),
     LabelMetric(

@@ -1,4 +1,4 @@
-"""What the log says about the labels of a classification: their kind and frequencies, and repeated texts."""
+"""Log lines about the labels of a classification: their kind and frequencies, and texts that are in two splits."""
 
 import logging
 from collections import Counter
@@ -11,15 +11,15 @@ from electra.finetuning.labelled.selection import content_of
 logger = logging.getLogger(__name__)
 
 MANY_CLASSES = 0.5
-"""Ratio of classes to texts above which a warning says that there are many classes."""
+"""Number of classes divided by that of training texts, above which a warning says that classes are many."""
 IMBALANCED = 10
-"""Ratio of the texts of the most frequent class to those of the rarest from which the log says so."""
+"""Texts of the most frequent class divided by those of the rarest, from which the log calls classes imbalanced."""
 MAYBE_NO_LABEL = ("-", "_", "?", "-1", "NA", "N/A", "n/a", "nan", "NaN", "None", "null", "NULL", "unknown")
 """Names of classes that annotators and programs write where there is no label; a warning asks, nothing is left out."""
 
 
 def log_labels(data: LabelledTexts) -> None:
-    """Log the kind of the labels, their frequencies, and how many texts are in two splits."""
+    """Log kind and frequencies of the training labels; warn of what may be wrong, such as texts in two splits."""
     labels = data.labels
     texts = len(data.splits["train"])
     shares = data.shares("train")

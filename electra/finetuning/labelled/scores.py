@@ -33,7 +33,12 @@ class ClassificationReferences(NamedTuple):
 
 
 def mean_by_text(logits: Array, owners: Array) -> Array:
-    """Return the mean logits of each text, float64 (N, C), over its windows: rows (R, C) of texts `owners` (R,)."""
+    """Return the mean logits of each text over its windows, float64 (N, C).
+
+    Args:
+        logits: logits of windows, (R, C).
+        owners: number of the text of each window, int64 (R,), ascending.
+    """
     counts = np.bincount(owners)
     firsts = np.cumsum(counts) - counts
     sums = np.add.reduceat(logits.astype(np.float64), firsts)
@@ -55,7 +60,11 @@ def decide_classes(labels: LabelSet, logits: Array, thresholds: Array | None = N
 
 
 def class_names_of(labels: LabelSet, answers: Array) -> list[object]:
-    """Return each text's class by name, or its list of classes, or its number on the scale of the data."""
+    """Return each text's class by name, or its list of classes, or its number on the scale of the data.
+
+    Args:
+        answers: labels or answers in the form of `LabelledTexts.targets`.
+    """
     if labels.kind == NUMBER:
         numbers = labels.low + (labels.high - labels.low) * answers[:, 0]
         return list(numbers.tolist())
@@ -65,7 +74,7 @@ def class_names_of(labels: LabelSet, answers: Array) -> list[object]:
 
 
 def score_classification(logits: Array, references: ClassificationReferences) -> dict[str, float]:
-    """Return the metrics of a split from its logits (R, C)."""
+    """Return the `LABEL_METRICS` of a split from its logits (R, C)."""
     by_text = mean_by_text(logits, references.owners)
     answered = Answered(references.targets, decide_classes(references.labels, by_text), by_text)
     kind = references.labels.kind
@@ -75,7 +84,7 @@ def score_classification(logits: Array, references: ClassificationReferences) ->
 
 
 def score_texts(logits: Array, references: ClassificationReferences) -> Array | None:
-    """Return `Task.row_scores` (N,) of logits (R, C): parts in accuracy or micro F1; None for numbers."""
+    """Return `Task.row_scores` (N,) of logits (R, C), the parts in accuracy or micro F1; None for numbers."""
     targets = references.targets
     answers = decide_classes(references.labels, mean_by_text(logits, references.owners))
     if references.labels.kind == SINGLE:
@@ -85,7 +94,7 @@ def score_texts(logits: Array, references: ClassificationReferences) -> Array | 
     return None
 
 
-# ---- Thresholds of several classes at once
+# ---- thresholds of several classes at once
 
 # With rare classes hardly any probability is above one half. The threshold of a class is the one with the best F1 on
 # the development set. What thresholds are worth is measured on other texts: on the test set, or on one half of the
@@ -104,9 +113,9 @@ def best_thresholds(probabilities: Array, matrix: Array) -> Array:
         order = np.argsort(-column, kind="stable")
         ranked = column[order]
         hits = np.cumsum(is_class[order])
-        f1 = 2 * hits / (np.arange(1, len(column) + 1) + is_class.sum())
-        f1[:-1][ranked[:-1] == ranked[1:]] = -1  # no threshold lies between equal probabilities
-        best = int(f1.argmax())
+        scores = 2 * hits / (np.arange(1, len(column) + 1) + is_class.sum())  # F1 of answering 1, 2, ... texts
+        scores[:-1][ranked[:-1] == ranked[1:]] = -1  # no threshold lies between equal probabilities
+        best = int(scores.argmax())
         if is_class.any():
             below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
             thresholds[number] = (ranked[best] + below) / 2
@@ -142,7 +151,7 @@ def score_thresholds(logits: Logits, references: Mapping[str, ClassificationRefe
 
 
 def score_splits(logits: Logits, references: Mapping[str, ClassificationReferences]) -> dict[str, float]:
-    """Return the metrics of all splits, with the F1 at thresholds."""
+    """Return the metrics of all splits, `Task.metrics`, with the F1 at thresholds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about undefined values
         return by_split(score_classification)(logits, references) | score_thresholds(logits, references)
@@ -186,14 +195,14 @@ def details(logits: Array, references: ClassificationReferences, thresholds: Arr
     one_hot = answers if labels.kind == SEVERAL else answers[:, None] == numbers
     classes = []
     for number, name in enumerate(labels.classes):
-        precision, recall, f1, texts = (column[number] for column in columns)
+        precision, recall, class_f1, texts = (column[number] for column in columns)
         scores = ClassScores(
             name=name,
             texts=int(texts),
             answers=int(one_hot[:, number].sum()),
             precision=float(precision),
             recall=float(recall),
-            f1=float(f1),
+            f1=float(class_f1),
         )
         if thresholds is not None:
             scores["threshold"] = float(thresholds[number])

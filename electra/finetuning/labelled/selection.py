@@ -1,4 +1,4 @@
-"""How the texts of a classification are ordered by label, and which texts are equal."""
+"""The order of the texts of a classification by label, and the content by which texts are equal."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from electra.finetuning.held_out import ordered, plain_content
 from electra.finetuning.labelled.labels import Example
 
 GOLDEN_RATIO = (5**0.5 - 1) / 2
-"""Step of `nested_order`: multiples of it, modulo 1, are spread evenly however many there are."""
+"""Step of `nested_order`: its first multiples, modulo 1, are spread evenly, however many they are."""
 
 
 def content_of(example: Example) -> tuple[str, ...]:
@@ -17,17 +17,20 @@ def content_of(example: Example) -> tuple[str, ...]:
 
 
 def label_order(example: Example) -> float | tuple[float, ...]:
-    """Return the label to order an example by: a number; or classes as a row of 0 and -1, so that they descend."""
+    """Return what an example is ordered by: its number; or the numbers of its classes, negated.
+
+    Negated numbers order classes as rows with 1 or 0 for each class are ordered, by which earlier versions held out.
+    """
     return tuple(-number for number in example.label) if isinstance(example.label, tuple) else example.label
 
 
 def nested_order(examples: Sequence[Example], seed: int) -> list[int]:
     """Return the numbers of all examples in an order whose beginnings have each label in its share of the whole.
 
-    So a smaller part is contained in every larger part. Examples are ordered by label, and steps of the golden ratio
-    through this order spread any number of them evenly.
+    The first M examples of this order are a part of the first M + 1. Examples are ordered by label, and steps of the
+    golden ratio through this order spread any number of them evenly.
     """
     rng = np.random.default_rng(seed)
-    places = (np.arange(len(examples)) * GOLDEN_RATIO + rng.random()) % 1
-    order = ordered(examples, label_order, rng)
-    return [order[place] for place in np.argsort(places)]
+    positions = (np.arange(len(examples)) * GOLDEN_RATIO + rng.random()) % 1
+    by_label = ordered(examples, label_order, rng)
+    return [by_label[rank] for rank in np.argsort(positions)]

@@ -52,8 +52,9 @@ def read_examples(rows: Iterable[PlacedRow], columns: TextColumns, needs_labels:
         rows: place and columns of each row.
         needs_labels: whether at least one row must have a label.
     Raises:
-        UserError: rows have no text, lack a column that the user names, have a label of another type, or were rejected
-            by their annotator (a column `answer` with "reject" or "ignore"); or labels are needed and no row has one.
+        UserError: rows have no text, lack a column that the user names, have a label that is neither name, number,
+            list nor mapping, or were rejected by their annotator (a column `answer` with "reject" or "ignore"); or
+            labels are needed and no row has one.
     """
 
     def read(placed: PlacedRow) -> Example:
@@ -79,12 +80,13 @@ def read_examples(rows: Iterable[PlacedRow], columns: TextColumns, needs_labels:
 
 
 def read_example(columns: TextColumns, row: Columns, place: str) -> Example:
-    """Return the example in a row, with its label as the file has it; with several columns, class -> value.
+    """Return the example in a row, with its label as the file has it; of several columns, class -> value.
 
-    Without a column of labels, the label is None.
+    The label is None if the row has none of the columns of labels.
 
     Raises:
-        UserError: the row has no text, lacks some of the columns of labels, or has a label of another type.
+        UserError: the row has no text, lacks some of the columns of labels, or has a label that is neither name,
+            number, list nor mapping.
     """
     text = text_of(row, columns.text or find_column(TEXT_COLUMNS, row), place, "--text_column")
     pair = None if columns.pair is None else text_of(row, columns.pair, place, "--text_pair_column")

@@ -36,8 +36,8 @@ def describe_classes(folders: Mapping[Path, str], runs: Sequence[RunSummary]) ->
     """Return blocks with classes and confusions of the best run of each folder, folded if there are several folders.
 
     Args:
-        folders: folder of an evaluation -> name in the report.
-        runs: not needed, see `Describe`.
+        folders: folder of an evaluation -> its name in the report.
+        runs: not read here; other functions of the type `Describe` need them.
     """
     blocks: Blocks = []
     for folder, name in folders.items():

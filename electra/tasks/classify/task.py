@@ -53,7 +53,7 @@ from electra.finetuning.labelled.scores import (
 )
 from electra.finetuning.labelled.selection import content_of, label_order, nested_order
 from electra.finetuning.labelled.texts import TextColumns, encode_texts, read_examples
-from electra.finetuning.row_checks import is_named, is_unlabelled, read_all, set_apart, warn_if_unused
+from electra.finetuning.row_checks import is_named_unlabelled, is_unlabelled, read_all, set_apart, warn_if_unused
 from electra.finetuning.task import Split, Task, TaskData, TaskKind, classifier_example, step_loss
 from electra.report.evaluation import CUT_TEXTS
 from electra.tasks.classify.data import ClassifyArguments
@@ -72,6 +72,7 @@ CLASSIFY_GROUPS = (EncoderArguments, ClassifyArguments, ClassificationArguments)
 def parse_classify_arguments(
     argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, object] = {}
 ) -> Arguments:
+    """Return the options of `electra classify`, checked; arguments and errors as in `parse_data_options`."""
     about = "Fine-tune an encoder on texts with labels of your own, and score it."
     args = parse_data_options(CLASSIFY_GROUPS, about, argv, rows, preset, encoder=TINY_EN)
     fractions = args.options.train_fractions
@@ -105,7 +106,7 @@ PROBLEM_TYPES = {
 
 
 def open_classification(args: Arguments) -> Task:
-    """Return the task; read the data first, because the kind of the labels decides what the task is."""
+    """Return the task of the command; read the data first, because the kind of the labels decides what the task is."""
     options = args.options
     data = read_labelled(options, args.rows)
     kind = data.labels.kind
@@ -140,19 +141,27 @@ def open_classification(args: Arguments) -> Task:
 
 
 def read_labelled(options: ClassifyArguments, program_rows: Mapping[str, NamedRows] = {}) -> LabelledTexts:
-    """Return all splits of files or of a data set; without a development set, draw one from the training data."""
+    """Return the texts of all splits with their labels; without a development set, hold out one of the training data.
+
+    Args:
+        program_rows: rows of a program by split, see `data_settings`.
+    Raises:
+        UserError: data or rows cannot be read, or the labels cannot be learned.
+    """
     columns = TextColumns(options.text_column, options.text_pair_column, options.label_column)
     kind = options.label_kind
-    read: dict[str, list[Example]] = {}
+    all_examples: dict[str, list[Example]] = {}
     for split, rows in rows_by_split(options, program_rows, needs=["train"]).items():
         examples = read_examples(rows, columns, needs_labels=split != "test")
-        read[split] = read_all(examples, partial(parse_cell, kind=kind))
+        all_examples[split] = read_all(examples, partial(parse_cell, kind=kind))
     has_no_label = partial(is_unlabelled, no_label=options.no_label)
     splits = set_apart(
-        read, lambda example: [] if has_no_label(example.label) else [example.label], lambda example: example.place
+        all_examples,
+        lambda example: [] if has_no_label(example.label) else [example.label],
+        lambda example: example.place,
     )
-    all_examples = chain.from_iterable(read.values())
-    warn_if_unused(options.no_label, any(is_named(example.label, options.no_label) for example in all_examples))
+    is_used = any(is_named_unlabelled(example.label, options.no_label) for example in chain(*all_examples.values()))
+    warn_if_unused(options.no_label, is_used)
     separator = options.label_separator
     labels = find_labels(splits["train"], kind, separator)
     if labels.low == labels.high or (labels.kind != NUMBER and len(labels.classes) < 2):
@@ -192,7 +201,12 @@ def load_classification(
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData:
-    """Return all splits, encoded. If `fraction` < 1, a run trains on a part of the texts, which its seed chooses."""
+    """Return all splits, encoded: `Task.load`.
+
+    Args:
+        in_windows: see `encode_texts`.
+        fraction: share of the training texts that a run trains on, in (0, 1]; its seed and `eval_seed` choose them.
+    """
     kind = data.labels.kind
     splits = {}
     measured = {}
@@ -223,7 +237,12 @@ def load_classification(
 
 
 def choose_rows(data: LabelledTexts, train: Split, eval_seed: int, seed: int) -> Array:
-    """Return the numbers of the rows that the run with this seed trains on, int64 (M,), ascending."""
+    """Return the numbers of the rows that the run with this seed trains on, int64 (M,), ascending.
+
+    Args:
+        train: the encoded training data, whose `examples` is the number of texts to choose.
+        eval_seed, seed: seeds whose sum decides the choice.
+    """
     texts = nested_order(data.splits["train"], eval_seed + seed)[: train.examples]
     return np.flatnonzero(np.isin(train.references.owners, texts))
 
@@ -242,7 +261,7 @@ def class_weights(data: LabelledTexts) -> Tensor:
 def build_classifier(
     labels: LabelSet, encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData
 ) -> EncoderWithHead:
-    """Return the encoder with its head; for numbers, the saved model answers on the scale of the data."""
+    """Return the encoder with a new head; for numbers, the saved model answers on the scale of the data."""
     model = EncoderWithHead(encoder, tuning.head, len(data.labels), tuning.head_dropout)
     head: Any = model.head
     head.output_range = (labels.low, labels.high)
@@ -250,7 +269,7 @@ def build_classifier(
 
 
 def kept_thresholds(logits: Logits, references: Mapping[str, ClassificationReferences]) -> Values:
-    """Return the thresholds for a saved model's configuration, if they raise the F1; else {}."""
+    """Return `useful_thresholds` for the configuration of a saved model, {} without any: `Task.kept_values`."""
     thresholds = useful_thresholds(logits, references)
     return {} if thresholds is None else {"thresholds": thresholds.tolist()}
 
@@ -260,7 +279,10 @@ def classification_files(
     logits: Logits,
     references: Mapping[str, ClassificationReferences],
 ) -> dict[str, str | Values]:
-    """Return the files of predictions: a csv row per text with its place in the data; for dev also the details."""
+    """Return the files of predictions: a csv row per text with its place in the data; for dev also the details.
+
+    Arguments and result are those of `Task.predictions`.
+    """
     import pandas as pd  # not at the top: `electra predict` needs none
 
     split_references = references[split]

@@ -1,4 +1,4 @@
-"""Texts with labels, if a file has them, and D: the discriminator's probability that a token was replaced.
+"""The texts of a file, with labels if it has them, and D: the discriminator's probability that a token was replaced.
 
 The column `label` says whether a text is wrong: 1, or right: 0. The column `spans` says which passages are wrong: a
 list of [start, end], counted in characters; an empty list is a right text. Long texts are read in windows.
@@ -6,11 +6,11 @@ list of [start, end], counted in characters; an empty list is a right text. Long
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.base.typed import check_type
 from electra.core.errors import UserError, abridged
@@ -27,13 +27,18 @@ TEXTS_PER_BLOCK = 256
 
 
 class LabelledText(NamedTuple):
-    """A text with its labels; `place` says where the text is from, such as FILE:3."""
+    """A text with its labels.
+
+    Args:
+        place: source and line, FILE:LINE, for messages.
+        is_wrong: whether the text is wrong; None if it is unknown.
+        spans: first character of each wrong passage, and the one after its last; None if they are unknown.
+    """
 
     place: str
     text: str
     is_wrong: bool | None
     spans: list[list[int]] | None
-    """First character of each wrong passage, and the one after its last; None if they are unknown."""
 
 
 def read_texts(
@@ -50,7 +55,7 @@ def read_texts(
         label_column: the column of 0 or 1, which is read where a row has no `spans`; "" for no labels.
         delimiter, quoting: see `read_rows`.
     Raises:
-        UserError: the text is no string, the label is not 0 or 1, or the spans are no pairs of places in the text.
+        UserError: a text is no string, a label is not 0 or 1, or spans are not [start, end] within the text.
     """
     for place, row in read_rows(path, delimiter, quoting, reads_text=True):
         text = row["text"] if [*row] == ["text"] else row.get(text_column)
@@ -66,7 +71,11 @@ def read_texts(
 
 
 def parse_spans(cell: object, text: str, place: str) -> list[list[int]]:
-    """Return spans [start, end] of a text in characters, from a list or from a cell that holds one as JSON."""
+    """Return spans [start, end] of a text in characters, from a list or from a cell that holds one as JSON.
+
+    Raises:
+        UserError: the cell holds no such list, or a span is not within the text.
+    """
     try:
         spans: list[list[int]] = check_type(parse_value(cell), list[list[int]])
     except ValueError:
@@ -91,6 +100,7 @@ class ScoredTokens(NamedTuple):
 
     @property
     def mean(self) -> float:
+        """Return the mean of D over the tokens; 0 for a text without tokens."""
         return float(self.probabilities.mean()) if len(self.probabilities) else 0.0
 
 
@@ -102,10 +112,10 @@ class Detector:
         network: discriminator in evaluation mode, on its device.
         max_length: tokens of a window, with special tokens.
         batch_size: windows of a forward pass.
-        unknown: unknown tokens of all texts so far.
+        unknown: counter of the unknown tokens of all texts so far.
     """
 
-    network: Any
+    network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     max_length: int
     batch_size: int = 32
@@ -117,6 +127,7 @@ class Detector:
         return [scored for start in starts for scored in self._score_block(texts[start : start + TEXTS_PER_BLOCK])]
 
     def _score_block(self, texts: Sequence[str]) -> list[ScoredTokens]:
+        """Return the scored tokens of texts whose windows share batches."""
         encoded = self.tokenizer(
             list(texts),
             add_special_tokens=False,
@@ -127,7 +138,7 @@ class Detector:
         size = self.max_length - 2
         windows = []
         count = 0  # tokens of all texts so far
-        edges = []  # where texts end among them
+        edges = []  # this count behind each text
         for ids in encoded["input_ids"]:
             for start, end in cut_windows(len(ids), size, size // 2, is_last_full=True).tolist():
                 windows.append((count + start, ids[start:end]))
@@ -141,9 +152,9 @@ class Detector:
             with computing(self.network.device, default_threads()):
                 window_probabilities = self.probabilities([ids for _, ids in batch])
             for row, (start, ids) in zip(window_probabilities, batch, strict=True):
-                place = slice(start, start + len(ids))
-                sums[place] += row[: len(ids)]
-                counts[place] += 1
+                tokens = slice(start, start + len(ids))
+                sums[tokens] += row[: len(ids)]
+                counts[tokens] += 1
         scored_texts = []
         by_text = np.split(sums / counts, edges[:-1])
         for text, probabilities, offsets in zip(texts, by_text, encoded["offset_mapping"], strict=True):
@@ -155,7 +166,11 @@ class Detector:
 
     @torch.inference_mode()
     def probabilities(self, rows: Sequence[list[int]]) -> Array:
-        """Return D of each token in rows without special tokens, float32 (B, L); raise a UserError if a D is nan."""
+        """Return D of the tokens in B rows of ids without special tokens; raise a UserError if a D is nan.
+
+        Returns:
+            float32 (B, 1 + longest row), in which the values behind the tokens of a row do not count.
+        """
         before = self.tokenizer.cls_token_id
         behind = self.tokenizer.sep_token_id
         framed = [{"input_ids": [before, *row, behind]} for row in rows]

@@ -1,4 +1,4 @@
-"""How probable it is that the tokens of a text were replaced: of texts in memory, and of a file.
+"""The probabilities that the tokens of texts were replaced: of texts in memory, and of a file.
 
     electra detect --pretrain_path RUN texts.txt
 
@@ -38,13 +38,14 @@ logger = logging.getLogger(__name__)
 
 SHORTEST_WINDOW = 8
 """Tokens of a window, at least, with special tokens."""
-SHOWN = 10
+SHOWN_TEXTS = 10
 """Texts on the terminal, at most."""
 SHOWN_CHARACTERS = 60
 """Characters of a text on the terminal, at most."""
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Run `electra detect` with words, by default those of `sys.argv`."""
     parser = Parser(prog="electra detect", description="Find words and texts that look replaced to a discriminator.")
     parser.add_argument("file", metavar="FILE", help="txt with a text in each line, or csv, tsv, jsonl, parquet")
     parser.add_argument(
@@ -86,9 +87,10 @@ def open_detector(networks: Networks, max_length: int) -> Detector:
     """Return the `Detector` of a pair of networks, whose discriminator is put on the device.
 
     Args:
-        max_length: tokens that are read at once, special ones included; more than the network reads are reduced.
+        max_length: tokens of a window, special ones included; it is lowered to what the network reads.
     Raises:
-        UserError: the network has no head for replaced tokens, or the head gives no probability.
+        UserError: the network has no head for replaced tokens, the head gives no probability, or `max_length` is below
+            `SHORTEST_WINDOW`.
     """
     network = networks.discriminator
     if not is_detector(network):
@@ -168,7 +170,11 @@ def replaced_token_probabilities(
 
 
 def list_of_texts(texts: object) -> list[str]:
-    """Return texts as a list; refuse a table or mapping, whose names of columns would be read, and what is no text."""
+    """Return texts as a list.
+
+    Raises:
+        UserError: `texts` is a table or a mapping, of which the names of columns would be read, or holds no texts.
+    """
     if isinstance(texts, Iterable) and not isinstance(texts, Mapping) and getattr(texts, "ndim", 1) == 1:
         values = list(texts)
         strings = [value for value in values if isinstance(value, str)]
@@ -184,7 +190,11 @@ def token_probabilities(text: str, scored: ScoredTokens) -> list[TokenProbabilit
 
 
 def detect(args: Namespace) -> None:
-    """Score the texts of a file, write scores.jsonl and summary.json, and print what they say."""
+    """Score the texts of a file, write scores.jsonl and summary.json, and print what they say.
+
+    Args:
+        args: options of the command.
+    """
     networks = load_networks(args.pretrain_path)
     folder = expand(args.output_dir or f"output/detect_{Path(args.file).stem}")
     about = {"model": args.pretrain_path, "file": args.file}
@@ -210,7 +220,7 @@ def detect(args: Namespace) -> None:
             raise UserError(f"{args.file} has no text that the tokenizer reads")
         # It says whose folder this is, so it comes before scores.jsonl has its name.
         write_json({**summary, **environment()}, folder / "summary.json")
-    worst_lines = sorted(lines, key=lambda line: -line["mean"])[:SHOWN]
+    worst_lines = sorted(lines, key=lambda line: -line["mean"])[:SHOWN_TEXTS]
     logger.info("\n%s\n", text_table(table_of([worst_row(line) for line in worst_lines])))
     counts = ", ".join(f"{summary[name]:,} {name}" for name in ("texts", "tokens", "spans"))
     logger.info("%s: %s above %.3f.", args.file, counts, args.threshold)
@@ -230,7 +240,7 @@ class ScoredLine(TypedDict):
 
 
 def as_line(text: LabelledText, scored_tokens: ScoredTokens, threshold: float) -> ScoredLine:
-    """Return mean D of a text, its spans above the threshold, and all tokens."""
+    """Return the line of a text in scores.jsonl; neighbouring tokens with D above the threshold are one span."""
     tokens = []
     spans: list[list[Any]] = []
     columns = [values.tolist() for values in scored_tokens]
@@ -256,10 +266,10 @@ def as_line(text: LabelledText, scored_tokens: ScoredTokens, threshold: float) -
 
 
 def agreement(texts: Sequence[LabelledText], scores: Sequence[ScoredTokens]) -> dict[str, dict[str, float]]:
-    """Return by level, text or token, how well D finds what is wrong; only levels with right and wrong labels.
+    """Return text and token -> how well D finds the wrong ones: the result of `auroc_of`.
 
-    The score of a text is the mean of D over its tokens. A token is wrong if it has a
-    character of a wrong passage.
+    The score of a text is the mean of D over its tokens. A token is wrong if it has a character of a wrong passage.
+    What does not have both right and wrong labels is left out.
     """
     pairs = [*zip(texts, scores, strict=True)]
     means = [(scored.mean, text.is_wrong) for text, scored in pairs if text.is_wrong is not None]
@@ -270,14 +280,14 @@ def agreement(texts: Sequence[LabelledText], scores: Sequence[ScoredTokens]) -> 
         for first, last, p in zip(*scored, strict=True)
     ]
     levels = {"text": means, "token": tokens}
-    return {level: area_of(scored) for level, scored in levels.items() if len({wrong for _, wrong in scored}) == 2}
+    return {level: auroc_of(scored) for level, scored in levels.items() if len({wrong for _, wrong in scored}) == 2}
 
 
-def area_of(scored: Sequence[tuple[float, bool]]) -> dict[str, float]:
+def auroc_of(scored: Sequence[tuple[float, bool]]) -> dict[str, float]:
     """Return the AUROC of scores with labels, its standard error, and the numbers of wrong and of right labels.
 
     Args:
-        scored: score, higher for what is more suspicious, and whether it is wrong; both kinds occur.
+        scored: score, higher for what is more suspicious, and whether it is wrong; there are wrong and right ones.
     """
     scores, labels = zip(*scored, strict=True)
     area, wrong = float(roc_auc_score(labels, scores)), sum(labels)
@@ -286,7 +296,7 @@ def area_of(scored: Sequence[tuple[float, bool]]) -> dict[str, float]:
 
 
 def auroc_error(area: float, wrong: int, right: int) -> float:
-    """Return the standard error of an AUROC (Hanley and McNeil 1982), from the numbers of labels."""
+    """Return the standard error of an AUROC from the numbers of wrong and right labels (Hanley and McNeil 1982)."""
     both_wrong = area / (2 - area) - area**2
     both_right = 2 * area**2 / (1 + area) - area**2
     variance = area * (1 - area) + (wrong - 1) * both_wrong + (right - 1) * both_right
@@ -305,7 +315,11 @@ def worst_row(line: ScoredLine) -> dict[str, str]:
 
 
 def verdicts_of(summary: Mapping[str, Any]) -> list[Verdict]:
-    """Return a sentence for each level with labels: how well D finds what is wrong."""
+    """Return a sentence for texts and one for tokens, as far as they have labels: how well D finds the wrong ones.
+
+    Args:
+        summary: content of summary.json.
+    """
     verdicts = []
     for level, measures in summary["agreement"].items():
         area, count = measures["AUROC"], measures["wrong"] + measures["right"]

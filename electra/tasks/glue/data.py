@@ -87,7 +87,13 @@ def load_task(
     glue_dir: str | None,
     splits: Sequence[str],
 ) -> dict[str, Examples]:
-    """Return the splits of a task from TSV files or, without `glue_dir`, from the Hub; warn of missing splits."""
+    """Return splits of a task from TSV files or, without `glue_dir`, from the Hub; warn of splits without a file.
+
+    Args:
+        splits: names of the splits to read; those of the demo are always train and dev.
+    Raises:
+        UserError: the folder or the data set cannot be read.
+    """
     if task.name == "demo":
         return demo_data()
     if glue_dir is not None:
@@ -99,8 +105,8 @@ def load_task(
     examples = {}
     for split in splits:
         is_matched = task.name == "mnli" and split in ("dev", "test")
-        part = split.replace("dev", "validation").replace("ax", "test")
-        table = tables[f"{part}_matched" if is_matched else part]
+        split_on_hub = split.replace("dev", "validation").replace("ax", "test")
+        table = tables[f"{split_on_hub}_matched" if is_matched else split_on_hub]
         first, *second = (list(table[name]) for name in task.text_columns)
         labels = None if split in task.test_files else list(table["label"])
         examples[split] = Examples(first, second[0] if second else None, labels)
@@ -119,7 +125,7 @@ def task_data_settings(task: GlueTask, glue_dir: str | None) -> dict[str, str]:
 
 
 def tsv_paths(task: GlueTask, glue_dir: str, splits: Sequence[str]) -> dict[str, Path]:
-    """Return the path of each split's official file, as far as the file exists."""
+    """Return split -> path of its official file, if the file exists; raise a UserError if there is no such folder."""
     folder = expand(glue_dir)
     if not folder.is_dir():
         raise UserError(f"--glue_dir {glue_dir}: no such folder")
@@ -175,7 +181,7 @@ def read_tsv(path: Path, task: GlueTask, split: str) -> Examples:
 
 
 def label_id(label: str, task: GlueTask, path: Path) -> float:
-    """Return the class id of a label, or its number in a regression."""
+    """Return the class id of a label, or its number in a regression; raise a UserError for another label."""
     if label in task.written_labels:
         return task.written_labels.index(label)
     low, high = REGRESSION_RANGE

@@ -44,6 +44,9 @@ def demo_data(documents: Iterable[str] | None = None) -> dict[str, Examples]:
     """Return the splits `train` and `dev`, 4,000 and 1,000 rows, which are the same in every run with one Python.
 
     No bag of words occurs twice, so no sentence, original or disturbed, is in both splits or in both classes.
+
+    Args:
+        documents: texts to take sentences from; None for the builtin corpus.
     """
     rng = random.Random(DEMO_SEED)
     pairs = []
@@ -83,20 +86,20 @@ def prose_sentences(documents: Iterable[str]) -> list[str]:
 def disturb(sentence: str, rng: random.Random) -> str | None:
     """Return a sentence with pairs of neighbouring words swapped, one per five words; None if it has too few pairs."""
     words = sentence.split()
-    places = []
-    for place, (word, following) in enumerate(itertools.pairwise(words)):
+    candidates = []  # positions of the first words of pairs
+    for position, (word, following) in enumerate(itertools.pairwise(words)):
         are_plain = word[-1].isalpha() and following[-1].isalpha()
-        if place > 0 and are_plain and word.lower() != following.lower():
-            places.append(place)
-    rng.shuffle(places)
+        if position > 0 and are_plain and word.lower() != following.lower():
+            candidates.append(position)
+    rng.shuffle(candidates)
     swap_count = round(len(words) / WORDS_PER_SWAP)
-    swap_places: list[int] = []
-    for place in places:
-        is_free = all(abs(place - swapped) > 1 for swapped in swap_places)
-        if is_free and len(swap_places) < swap_count:
-            swap_places.append(place)
-    if len(swap_places) < swap_count:
+    swaps: list[int] = []
+    for position in candidates:
+        is_free = all(abs(position - swapped) > 1 for swapped in swaps)
+        if is_free and len(swaps) < swap_count:
+            swaps.append(position)
+    if len(swaps) < swap_count:
         return None
-    for place in swap_places:
-        words[place], words[place + 1] = words[place + 1], words[place]
+    for position in swaps:
+        words[position], words[position + 1] = words[position + 1], words[position]
     return " ".join(words)

@@ -50,7 +50,7 @@ class GlueMetric(evaluate.Metric):
 
     def _compute(self, *, predictions: list[float], references: list[float]) -> dict[str, float]:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about undefined values, which are documented at METRICS
+            warnings.simplefilter("ignore")  # about undefined values, as `GLUE_METRICS` says
             return {self.config_name: float(GLUE_METRICS[self.config_name](references, predictions))}
 
 

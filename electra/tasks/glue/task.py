@@ -66,7 +66,13 @@ GLUE_GROUPS = (EncoderArguments, GlueArguments, GlueTuningArguments)
 
 
 def parse_glue_arguments(argv: Sequence[str] | Values | None) -> Arguments:
-    """Return the options of a command line, checked; `--tasks demo` without --config takes those of demo.yaml."""
+    """Return the options of `electra glue`, checked; `--tasks demo` without --config takes those of demo.yaml.
+
+    Args:
+        argv: words of a command line, None for those of `sys.argv`; or options by name, as a program passes them.
+    Raises:
+        UserError: an option or its value is refused, or no encoder is named.
+    """
     command_line = CommandLine(GLUE_GROUPS, "Fine-tune an encoder on GLUE and score it.")
     flags = command_line.read(argv)
     parsed = command_line.parse(flags, default_config=_default_config)
@@ -129,14 +135,14 @@ REGRESSION_NOTE = f"The model outputs a score in [0, 1], which corresponds to [{
 
 
 def open_tasks(args: Arguments) -> list[Task]:
-    """Return the tasks of the command line; MNLI comes first, named or not, if other tasks start from MNLI."""
+    """Return the tasks of --tasks; MNLI comes first, named or not, if other tasks start from its encoder."""
     first = ["mnli"] if args.options.start_from_mnli else []
     names = dict.fromkeys([*first, *args.options.tasks])
     return [open_glue_task(args, KNOWN_TASKS[name]) for name in names]
 
 
 def open_glue_task(args: Arguments, task: GlueTask) -> Task:
-    """Return a task of GLUE with the options of the command line; its data are not read yet."""
+    """Return the `Task` of a task of GLUE with the options of the command line; its data are not read yet."""
     options = args.options
     task_options = {"double_unordered": options.double_unordered, **args.overrides.get(task.name, {})}
     is_doubled = task.name in DOUBLED_TASKS and bool(task_options["double_unordered"])
@@ -152,7 +158,7 @@ def open_glue_task(args: Arguments, task: GlueTask) -> Task:
         settings=settings,
         load=partial(load_glue_task, task, options.glue_dir, is_doubled, is_predicted),
         head=build_glue_model,
-        metrics=partial(metrics, task),
+        metrics=partial(score_glue, task),
         is_collapsed=lambda logits, references: is_glue_model_collapsed(
             task, decide_glue_labels(logits, task), references
         ),
@@ -185,7 +191,7 @@ def load_glue_task(
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData | None:
-    """Read and encode the splits of a task; return None where `read_splits` does.
+    """Read and encode the splits of a task, `Task.load`; return None where `read_splits` does.
 
     A regression is trained on targets in [0, 1], as in google-research/electra, and scored on GLUE's scale.
 
@@ -212,7 +218,7 @@ def load_glue_task(
         )
     problem_type = "regression" if task.is_regression else "single_label_classification"
     scored = {name: parts[name] for name, split in splits.items() if split.is_labelled and name != "train"}
-    score = partial(score_all, partial(metrics, task), partial(score_glue_examples, task))
+    score = partial(score_all, partial(score_glue, task), partial(score_glue_examples, task))
     baselines = cache(lambda: score(glue_baselines(task, parts["train"], scored), splits))
     cut_share = np.mean([length >= tuning.max_length for name in scored for length in splits[name].rows.lengths])
     return TaskData(
@@ -258,15 +264,16 @@ def constant_answer(task: GlueTask, labels: Sequence[float]) -> Array:
 
 
 def build_glue_model(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> EncoderWithHead:
+    """Return the encoder with a new head that has a logit for each class, or one for the score of a regression."""
     return EncoderWithHead(encoder, tuning.head, len(data.labels), tuning.head_dropout)
 
 
-def metrics(
+def score_glue(
     task: GlueTask,
     logits: Logits,
     references: Mapping[str, GlueLabels],
 ) -> dict[str, float]:
-    """Return the metrics of a task as fractions, for classes with the calibration error of each development set."""
+    """Return the metrics of a task, and of classes the calibration error of each development set: `Task.metrics`."""
     answers = {split: decide_glue_labels(values, task) for split, values in logits.items()}
     scores = score_glue_task(task, answers, references)
     if not task.is_regression:

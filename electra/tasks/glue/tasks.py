@@ -38,6 +38,7 @@ class GlueTask(ScoredTask):
 
     @property
     def is_regression(self) -> bool:
+        """Return True if labels are numbers, in `REGRESSION_RANGE`."""
         return not self.labels
 
 
@@ -56,11 +57,8 @@ ENTAILMENT = ("entailment", "not_entailment")
 """Columns of texts and names of classes that several tasks share."""
 
 
-def _rows(
-    train: int,
-    dev: int,
-    test: int,
-) -> dict[str, int]:
+def _rows(train: int, dev: int, test: int) -> dict[str, int]:
+    """Return official numbers of rows by split."""
     return {"train": train, "dev": dev, "test": test}
 
 
@@ -186,7 +184,7 @@ which first averages the two metrics of MRPC, QQP and STS-B."""
 
 
 def task_by_name(name: str) -> GlueTask:
-    """Return the task with a name in any spelling, such as `stsb` or `STS-B`."""
+    """Return the task with a name in any spelling, such as `stsb` or `STS-B`; raise a UserError if there is none."""
     written = "".join(c for c in name.lower() if c.isalnum())
     if written not in KNOWN_TASKS:
         raise UserError(f"unknown task '{name}'; choose from {' '.join(KNOWN_TASKS)}")
