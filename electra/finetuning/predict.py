@@ -410,6 +410,7 @@ def write_rows(file: IO[str], table: OpenTable | None, answered: Iterable[tuple[
 
 
 def as_json(value: object) -> str:
+    """Return a value as JSON in one line; what JSON has no form for, such as a date, becomes text."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

@@ -160,6 +160,7 @@ class FineTuner(Trainer):
     # ---- training
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """Make Adam with layer-wise learning rates, with or without bias correction."""
         options = self.options
         optimizer_class = torch.optim.AdamW if options.adam_bias_correction else AdamWNoBiasCorrection
         self.optimizer = optimizer_class(
@@ -181,6 +182,7 @@ class FineTuner(Trainer):
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
     ) -> torch.optim.lr_scheduler.LRScheduler:
+        """Make the schedule of Trainer, or with --product_schedule that of the original code."""
         if self.options.product_schedule:
             self.lr_scheduler = product_scheduler(
                 self.optimizer,
@@ -206,6 +208,7 @@ class FineTuner(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor:
+        """Return the batch's part of the step's loss, (); 0 for a batch without rows."""
         has_rows = inputs["labels"].ne(IGNORED).any()
         loss = super().compute_loss(model, inputs, num_items_in_batch=num_items_in_batch)
         return loss * has_rows

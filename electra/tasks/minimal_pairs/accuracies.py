@@ -1,4 +1,4 @@
-"""Accuracies on minimal pairs by paradigm and phenomenon, from outcomes, and margins over baselines. No torch.
+"""Accuracies on minimal pairs by paradigm and phenomenon, and margins over baselines. No torch.
 
 The accuracy of a phenomenon is the mean over its paradigms, the overall one the mean over all paradigms, as in BLiMP's
 paper. Standard errors take the paradigms as given and their pairs as a sample.
@@ -17,7 +17,11 @@ from electra.tasks.minimal_pairs.report import GUESSING, Accuracies, Accuracy, M
 
 
 def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> Accuracies:
-    """Return accuracies as fractions, overall and by paradigm and phenomenon, from `outcomes_of` the pairs, (N,)."""
+    """Return accuracies as fractions, overall and by paradigm and phenomenon.
+
+    Args:
+        outcomes: result of `outcomes_of` for the N pairs, or differences of two such results, (N,).
+    """
     table = pd.DataFrame(pairs).assign(outcome=outcomes)
     paradigms: dict[str, Accuracy] = {}
     phenomena: dict[str, list[Accuracy]] = defaultdict(list)
@@ -36,7 +40,7 @@ def summarize(pairs: Sequence[Pair], outcomes: NDArray[np.float64]) -> Accuracie
 
 
 def _mean(paradigms: Sequence[Accuracy]) -> Accuracy:
-    """Return the mean accuracy of independent paradigms with its error, None if a paradigm has no error."""
+    """Return the mean accuracy of independent paradigms; its error is None if a paradigm has none."""
     count = len(paradigms)
     errors = [error for paradigm in paradigms if (error := paradigm["standard_error"]) is not None]
     return {
@@ -48,7 +52,11 @@ def _mean(paradigms: Sequence[Accuracy]) -> Accuracy:
 
 
 def outcomes_of(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return for each pair 1, 0.5 (a tie) or 0, (N,), from scores of good and bad sentences in turns, (2 N,)."""
+    """Return for each pair 1 if the good sentence has the higher score, 0.5 for a tie, else 0, (N,).
+
+    Args:
+        scores: scores of the good and the bad sentence of each pair in turns, (2 N,).
+    """
     return (np.sign(scores[0::2] - scores[1::2]) + 1) / 2
 
 
@@ -65,12 +73,12 @@ def margin(
         outcomes: result of `outcomes_of` for the score, (N,).
         baselines: results of `outcomes_of` for the baselines by name, (N,) each.
     """
-    every = {GUESSING: np.full(len(pairs), 0.5), **baselines}
-    best = max(every, key=lambda name: summarize(pairs, every[name])["overall"]["accuracy"])
-    differences = summarize(pairs, outcomes - every[best])
+    rivals = {GUESSING: np.full(len(pairs), 0.5), **baselines}
+    best = max(rivals, key=lambda name: summarize(pairs, rivals[name])["overall"]["accuracy"])
+    differences = summarize(pairs, outcomes - rivals[best])
     difference = differences["overall"]
     error = difference["standard_error"]
-    of_paradigms = [paradigm["accuracy"] for paradigm in differences["paradigms"].values()]
-    if error is not None and len(of_paradigms) > 1:
-        error = max(error, float(np.std(of_paradigms, ddof=1)) / math.sqrt(len(of_paradigms)))
+    by_paradigm = [paradigm["accuracy"] for paradigm in differences["paradigms"].values()]
+    if error is not None and len(by_paradigm) > 1:
+        error = max(error, float(np.std(by_paradigm, ddof=1)) / math.sqrt(len(by_paradigm)))
     return Margin(baseline=best, difference=difference["accuracy"], standard_error=error)

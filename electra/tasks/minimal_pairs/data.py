@@ -1,7 +1,7 @@
 """The data of minimal pairs: options; an acceptable sentence, and one that is not and differs as little as possible.
 
-A row has two columns of sentences; `PAIR_COLUMNS` lists the names that are known. It may name its paradigm and its
-phenomenon. Without them, the phenomenon is the paradigm, and the file or the configuration is both.
+A row has two columns of sentences, with names of `PAIR_COLUMNS` or of the user, and may name its paradigm and its
+phenomenon. Without a phenomenon, the phenomenon is the paradigm; without both, the file or the configuration is both.
 """
 
 import logging
@@ -32,9 +32,9 @@ PAIR_COLUMNS = (
     ("source_sentence", "target_sentence"),  # RuBLiMP
 )
 """Names of the columns of the acceptable and the unacceptable sentence."""
-PARADIGM = ("UID", "PID", "paradigm")
+PARADIGM_COLUMNS = ("UID", "PID", "paradigm")
 """Names of the column with the paradigm: of BLiMP, of RuBLiMP, and of other data sets."""
-PHENOMENON = ("linguistics_term", "phenomenon")
+PHENOMENON_COLUMNS = ("linguistics_term", "phenomenon")
 """Names of the column with the phenomenon: of BLiMP, and of other data sets."""
 PHENOMENA = {"s-selection": "argument_structure"}
 """Term in BLiMP's rows -> phenomenon: 13 terms stand for 12 in its paper, which has s-selection as argument
@@ -42,7 +42,12 @@ structure."""
 
 
 class Pair(NamedTuple):
-    """A minimal pair; `place` says where the pair is from, such as FILE:3."""
+    """A minimal pair.
+
+    Args:
+        good, bad: the acceptable and the unacceptable sentence.
+        place: source and line, FILE:LINE, for messages.
+    """
 
     good: str
     bad: str
@@ -62,6 +67,7 @@ def load_pairs(
     """Return the pairs of a file, of all tables in a folder, or of a Hub data set.
 
     Args:
+        data: path of the file or folder, or Hub id.
         max_pairs: pairs of each paradigm, at most: the first ones; None for all.
         config: configuration of the data set; None for all.
         columns: names of the columns of the acceptable and the unacceptable sentence, if not in `PAIR_COLUMNS`.
@@ -71,9 +77,9 @@ def load_pairs(
     """
     counts: Counter[str] = Counter()
     phenomena: dict[str, str] = {}
-    read = read_all(_rows(data, config, delimiter, quoting), lambda row: _read_pair(*row, columns))
+    all_pairs = read_all(_rows(data, config, delimiter, quoting), lambda row: _read_pair(*row, columns))
     pairs = []
-    for pair in read:
+    for pair in all_pairs:
         phenomenon = phenomena.setdefault(pair.paradigm, pair.phenomenon)
         if phenomenon != pair.phenomenon:
             raise UserError(
@@ -82,11 +88,11 @@ def load_pairs(
         counts[pair.paradigm] += 1
         if max_pairs is None or counts[pair.paradigm] <= max_pairs:
             pairs.append(pair)
-    equal = [pair.place for pair in pairs if pair.good.split() == pair.bad.split()]
-    if equal:
+    equal_places = [pair.place for pair in pairs if pair.good.split() == pair.bad.split()]
+    if equal_places:
         logger.warning(
             "%s: the sentences of %d of %d pairs are equal (first: %s), so no score can tell them apart",
-            data, len(equal), len(pairs), equal[0],
+            data, len(equal_places), len(pairs), equal_places[0],
         )  # fmt: skip
     if not pairs:
         raise UserError(f"{data} is empty; name a file with a pair in each row")
@@ -98,8 +104,8 @@ def _read_pair(source: str, placed: PlacedRow, columns: Sequence[str]) -> Pair:
     place, row = placed
     names = next((names for names in PAIR_COLUMNS if names[0] in row), PAIR_COLUMNS[0])
     good, bad = (text_of(row, name, place, "--columns GOOD BAD") for name in columns or names)
-    phenomenon_of_row = _first(row, PHENOMENON)
-    paradigm = _first(row, PARADIGM) or phenomenon_of_row or source
+    phenomenon_of_row = _first_value(row, PHENOMENON_COLUMNS)
+    paradigm = _first_value(row, PARADIGM_COLUMNS) or phenomenon_of_row or source
     phenomenon = phenomenon_of_row or paradigm
     return Pair(good, bad, paradigm, PHENOMENA.get(phenomenon, phenomenon), place)
 
@@ -107,7 +113,7 @@ def _read_pair(source: str, placed: PlacedRow, columns: Sequence[str]) -> Pair:
 def _rows(
     data: str, config: str | None, delimiter: str | None, quoting: str | None
 ) -> Iterator[tuple[str, PlacedRow]]:
-    """Yield the name of the file or configuration, and the row, for each row."""
+    """Yield for each row the name of its file or configuration, and the row with its place."""
     path = expand(data)
     if config is None and path.exists():
         files = [path]
@@ -130,8 +136,8 @@ def _rows(
                 yield config, row
 
 
-def _first(row: Columns, names: tuple[str, ...]) -> str:
-    """Return the value of the first column of `names` that has one, without spaces around it; "" if none has."""
+def _first_value(row: Columns, names: tuple[str, ...]) -> str:
+    """Return the first value that is not blank in the columns with these names, without spaces around it; else ""."""
     values = (str(row[name]).strip() for name in names if row.get(name))
     return next(filter(None, values), "")
 
@@ -140,7 +146,7 @@ def _first(row: Columns, names: tuple[str, ...]) -> str:
 
 
 PAIR_SCORES = ("electric", "discriminator", "corrected", "pll", "causal")
-"""Names of the scores of a sentence, which scores.py defines."""
+"""Names of the scores of a sentence; scores.py defines them."""
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ GUESSING = "guessing"
 
 
 def pairs_verdict(name: str, results: PairResults) -> Verdict:
-    """Return the sentence on where a score stands to the best of the baselines, which know no grammar."""
+    """Return the sentence that compares a score with the best of the baselines, which know no grammar."""
     overall = results["scores"][name]["overall"]
     margin = results["margins"][name]
     baseline = margin["baseline"]
@@ -128,7 +128,11 @@ def overall_table(results: PairResults) -> Table:
 
 
 def accuracy_table(columns: Mapping[str, Accuracies], level: Literal["phenomena", "paradigms"]) -> Table:
-    """Return a table with a row for each phenomenon or paradigm, one for the mean, and a column for each score."""
+    """Return a table with a row for each phenomenon or paradigm, one for the mean, and a column for each score.
+
+    Args:
+        columns: title of a column -> accuracies of a score or baseline.
+    """
     rows = []
     for name in dict.fromkeys(name for results in columns.values() for name in results[level]):
         row = {PAIRS_TITLES[level]: name}
@@ -140,18 +144,23 @@ def accuracy_table(columns: Mapping[str, Accuracies], level: Literal["phenomena"
     return table_of([*rows, {PAIRS_TITLES[level]: "overall", **means}])
 
 
-def _cell(scores: Accuracy) -> str:
-    error = scores["standard_error"]
-    return percent(scores["accuracy"]) if error is None else f"{percent(scores['accuracy'])} ± {percent(error)}"
+def _cell(accuracy: Accuracy) -> str:
+    """Return an accuracy in percent with its error, if it has one."""
+    error = accuracy["standard_error"]
+    return percent(accuracy["accuracy"]) if error is None else f"{percent(accuracy['accuracy'])} ± {percent(error)}"
 
 
 def phenomenon_dots(columns: Mapping[str, Accuracies]) -> Dots:
-    """Return the panel of the accuracies of each score by phenomenon, and of their mean last."""
+    """Return the panel of the accuracies of each score by phenomenon, the overall accuracy last.
+
+    Args:
+        columns: see `accuracy_table`.
+    """
     rows: dict[str, dict[str, list[Dot]]] = {}
     for title, accuracies in columns.items():
-        for name, scores in (*accuracies["phenomena"].items(), ("overall", accuracies["overall"])):
-            error = scores["standard_error"]
-            dot = Dot(100 * scores["accuracy"], None if error is None else 100 * error)
+        for name, accuracy in (*accuracies["phenomena"].items(), ("overall", accuracies["overall"])):
+            error = accuracy["standard_error"]
+            dot = Dot(100 * accuracy["accuracy"], None if error is None else 100 * error)
             rows.setdefault(name, {})[title] = [dot]
     rows["overall"] = rows.pop("overall")
     return Dots("accuracy in percent ± standard error", rows)
@@ -164,10 +173,10 @@ def count_of(results: PairResults) -> int:
 
 
 def read_pair_results(path: Path) -> PairResults:
-    """Read minimal_pairs.json.
+    """Return the content of minimal_pairs.json.
 
     Raises:
-        UserError: it is of another form, or a score lacks its accuracy per token or its margin over a baseline.
+        UserError: the file is of another form, or a score lacks its accuracy per token or its margin over a baseline.
     """
     results = read_json(path, PairResults)
     baselines = {GUESSING, *results["baselines"]}

@@ -53,17 +53,17 @@ from electra.finetuning.data import Array, lengths_of
 
 
 class SentenceBatch(NamedTuple):
-    """A batch of the S different sentences of one length L, which needs no padding; arrays (S, L).
+    """A batch of the S different sentences that have the same length L, so that it needs no padding.
 
-    Equal sentences are one row, because their scores must be equal to the last bit: a pair of equal sentences is a
+    Equal sentences share a row, because their scores must be equal to the last bit: a pair of equal sentences is a
     tie.
 
     Args:
         ids: token ids, int64 (S, L).
         is_text: mask of the tokens of the text, without those around it, bool (S, L).
         words: number of each token's word within its sentence, -1 around the text, int64 (S, L).
-        texts: numbers of the N texts that have this length, int64 (N,).
-        rows: row of each of these texts, int64 (N,).
+        texts: numbers of the texts that have this length, int64 (M,), among the N texts of all batches.
+        rows: row of each of these M texts, int64 (M,).
     """
 
     ids: Array
@@ -74,10 +74,10 @@ class SentenceBatch(NamedTuple):
 
 
 def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[SentenceBatch]:
-    """Return the texts, tokenized, in batches of equal length, lengths ascending."""
+    """Tokenize N texts, and return them in batches of equal length, lengths ascending."""
     encoded = tokenizer(list(texts), return_special_tokens_mask=True, verbose=False)
     lengths = lengths_of(encoded["input_ids"])
-    groups = []
+    batches = []
     for length in np.unique(lengths):
         numbers = np.flatnonzero(lengths == length)
         ids = np.array([encoded["input_ids"][number] for number in numbers])
@@ -88,35 +88,35 @@ def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -
             marks.append(encoded["special_tokens_mask"][number])
             words.append([-1 if word is None else word for word in encoded.word_ids(number)])
         is_text = np.array(marks) == 0
-        groups.append(SentenceBatch(different, is_text, np.array(words), numbers, rows))
-    return groups
+        batches.append(SentenceBatch(different, is_text, np.array(words), numbers, rows))
+    return batches
 
 
-def token_numbers(groups: Sequence[SentenceBatch]) -> Array:
-    """Return the number of tokens of every text, without special tokens around the text, int64 (N,)."""
-    numbers = np.zeros(sum(len(sentences.texts) for sentences in groups), dtype=np.int64)
-    for sentences in groups:
-        numbers[sentences.texts] = sentences.is_text.sum(axis=1)[sentences.rows]
-    return numbers
+def token_counts(batches: Sequence[SentenceBatch]) -> Array:
+    """Return the number of tokens of each of N texts, without special tokens around the text, int64 (N,)."""
+    counts = np.zeros(sum(len(sentences.texts) for sentences in batches), dtype=np.int64)
+    for sentences in batches:
+        counts[sentences.texts] = sentences.is_text.sum(axis=1)[sentences.rows]
+    return counts
 
 
-def baseline_scores(groups: Sequence[SentenceBatch]) -> tuple[Array, Array]:
-    """Return the scores of both `BASELINES` for every text, float64 (N,) each; they need no network.
+def baseline_scores(batches: Sequence[SentenceBatch]) -> tuple[Array, Array]:
+    """Return the scores of both `BASELINES` for each of N texts, float64 (N,) each; they need no network.
 
     Returns:
         minus the number of tokens, and the sum of the logarithms of the tokens' frequencies in all texts.
     """
     counts: Counter[int] = Counter()
-    for sentences in groups:
+    for sentences in batches:
         counts.update(sentences.ids[sentences.rows][sentences.is_text[sentences.rows]].tolist())
     total = counts.total()
     log_frequency = {token: np.log(count / total) for token, count in counts.items()}
-    sums = np.zeros(sum(len(sentences.texts) for sentences in groups))
-    for sentences in groups:
+    sums = np.zeros(sum(len(sentences.texts) for sentences in batches))
+    for sentences in batches:
         terms = np.vectorize(lambda token: log_frequency.get(token, 0.0), otypes=[float])(sentences.ids)
         terms[~sentences.is_text] = 0.0
         sums[sentences.texts] = terms.sum(axis=1)[sentences.rows]
-    return -token_numbers(groups).astype(float), sums
+    return -token_counts(batches).astype(float), sums
 
 
 @dataclass
@@ -124,8 +124,9 @@ class Scorer:
     """A scorer of sentences: two networks, and the settings with which they are applied.
 
     Args:
-        discriminator, generator: networks in evaluation mode on one device; the generator is any masked or causal
-            language model.
+        discriminator, generator: networks in evaluation mode on one device, None for one that no score needs; the
+            generator is any masked or causal language model.
+        mask_token_id: id of [MASK].
         batch_size: sentences of a forward pass.
         replaced_share: P of the module's docstring.
         temperature: temperature of the samples in pre-training.
@@ -140,18 +141,20 @@ class Scorer:
     temperature: float = 1.0
     possible: Sequence[str] = ()
 
-    def scores(self, groups: Sequence[SentenceBatch], names: Sequence[str]) -> dict[str, Array]:
-        """Return the named scores of every text, float64 (N,) each.
+    def scores(self, batches: Sequence[SentenceBatch], names: Sequence[str]) -> dict[str, Array]:
+        """Return score -> its value for each of N texts, float64 (N,).
 
+        Args:
+            batches: result of `encode_sentences`.
+            names: names of scores, of `PAIR_SCORES`.
         Raises:
             UserError: a score is not finite.
         """
-        count = sum(len(sentences.texts) for sentences in groups)
+        count = sum(len(sentences.texts) for sentences in batches)
         scores = {name: np.zeros(count) for name in names}
-        for sentences in tqdm(groups, disable=not shows_bars(), unit=" lengths", leave=False):
-            logits = None
-            if set(names) - {"pll", "causal"}:
-                logits = self.replaced_logits(sentences)
+        for sentences in tqdm(batches, disable=not shows_bars(), unit=" lengths", leave=False):
+            needs_logits = bool(set(names) - {"pll", "causal"})
+            logits = self.replaced_logits(sentences) if needs_logits else np.zeros(sentences.ids.shape)
             for name, values in scores.items():
                 terms = self.terms(name, sentences, logits)
                 terms[~sentences.is_text] = 0.0
@@ -162,8 +165,13 @@ class Scorer:
                 raise UserError(f"the score {name} is not finite: the network has diverged; name another checkpoint")
         return scores
 
-    def terms(self, name: str, sentences: SentenceBatch, logits: Any) -> Array:
-        """Return each token's summand in a score, float64 (S, L), from the discriminator's logits of "replaced"."""
+    def terms(self, name: str, sentences: SentenceBatch, logits: Array) -> Array:
+        """Return each token's summand in a score, float64 (S, L).
+
+        Args:
+            name: name of the score.
+            logits: result of `replaced_logits`; not read for pll and causal.
+        """
         if name == "pll":
             return self.log_q(sentences, masks_later_pieces=True)
         if name == "causal":
@@ -186,11 +194,11 @@ class Scorer:
 
     @torch.inference_mode()
     def log_causal(self, ids: Array) -> Array:
-        """Return the log probability of each token by a causal network, float64 (S, L)."""
+        """Return the log probability of each token, given those before it, by a causal generator, float64 (S, L)."""
         generator: Any = self.generator
-        batches = torch.as_tensor(ids).split(self.batch_size)
+        id_batches = torch.as_tensor(ids).split(self.batch_size)
         values = []
-        for hidden, batch in zip(self._hidden(generator, ids), batches, strict=True):
+        for hidden, batch in zip(self._hidden(generator, ids), id_batches, strict=True):
             logits = lm_logits(generator, hidden).flatten(0, 1)  # (B * L, V)
             nll = generator_nll(logits, batch.flatten().to(logits.device))
             values.append(-nll.view_as(batch).double().cpu().numpy())
@@ -204,7 +212,12 @@ class Scorer:
         masks_later_pieces: bool,
         temperature: float = 1.0,
     ) -> Array:
-        """Return the generator's log probability of each token, masked there, float64 (S, L); 0 around the text."""
+        """Return the generator's log probability of each token where it is masked, float64 (S, L); 0 around the text.
+
+        Args:
+            masks_later_pieces: whether the later pieces of the token's word are masked, too.
+            temperature: what the generator's logits are divided by.
+        """
         rows, columns = np.nonzero(sentences.is_text)
         position = np.arange(sentences.ids.shape[1])
         is_masked = position == columns[:, None]

@@ -1,4 +1,4 @@
-"""The command `electra pairs`: which sentence of each minimal pair do networks score higher, without training?"""
+"""The command `electra pairs`: scores of the sentences of minimal pairs by networks, without training."""
 
 import json
 import logging
@@ -34,8 +34,8 @@ from electra.runtime.device import computing, keep_freed_memory, prepare_network
 from electra.runtime.threads import default_threads
 from electra.tasks.minimal_pairs.accuracies import margin, outcomes_of, summarize
 from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
-from electra.tasks.minimal_pairs.report import BASELINES, PAIR_RESULTS_NAME, Accuracies, report_pairs
-from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, baseline_scores, encode_sentences, token_numbers
+from electra.tasks.minimal_pairs.report import BASELINES, PAIR_RESULTS_NAME, Accuracies, PairResults, report_pairs
+from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, baseline_scores, encode_sentences, token_counts
 from electra.tokenizers.unknown import UnknownTokens
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ PAIRS_GROUPS = (MinimalPairArguments,)
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Run `electra pairs` with words, by default those of `sys.argv`."""
     setup_logging()
     command_line = CommandLine(PAIRS_GROUPS, "Score minimal pairs of sentences, such as BLiMP, without training.")
     parsed = command_line.parse(argv)
@@ -64,9 +65,9 @@ PAIRS_NAME = "pair_scores.jsonl"
 
 
 def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
-    """Return the scorer of a pair of networks, which are put on the device, with P of scores.py from their run.
+    """Return the scorer of a pair of networks, and put them on the device; P of scores.py is that of their run.
 
-    It lacks `corrected`, whose derivation does not hold, where the generator could not sample the original.
+    The score `corrected` is not possible for a run with --disallow_correct: its derivation does not hold.
     """
     corruption = run_corruption(networks)
     objective = corruption.objective_with_values()
@@ -98,9 +99,9 @@ def make_scorer(args: MinimalPairArguments, networks: Networks) -> Scorer:
     )
 
 
-def check_lengths(pairs: Sequence[Pair], groups: Sequence[SentenceBatch], scorer: Scorer) -> None:
-    """Refuse sentences that have more tokens than a network has positions."""
-    longest = groups[-1]
+def check_lengths(pairs: Sequence[Pair], batches: Sequence[SentenceBatch], scorer: Scorer) -> None:
+    """Raise a UserError if a sentence has more tokens than a network has positions."""
+    longest = batches[-1]
     length = longest.ids.shape[1]
     for network in filter(None, (scorer.discriminator, scorer.generator)):
         config = network.config
@@ -113,7 +114,11 @@ def check_lengths(pairs: Sequence[Pair], groups: Sequence[SentenceBatch], scorer
 
 
 def write_pairs(path: Path, pairs: Sequence[Pair], scores: dict[str, Array]) -> None:
-    """Write a line of JSON for each pair: its sentences, its paradigm, and its scores as [good, bad]."""
+    """Write a line of JSON for each pair: its sentences, its paradigm, and its scores as [good, bad].
+
+    Args:
+        scores: name of a score -> its values for good and bad sentences in turns, (2 N,).
+    """
     lines = []
     for row, pair in enumerate(pairs):
         pair_scores = slice(2 * row, 2 * row + 2)
@@ -131,6 +136,9 @@ def write_predictions(folder: Path, pairs: Sequence[Pair], scores: Mapping[str, 
     """Write predictions_SCORE.json, for BabyLM's evaluation: the sentence of each pair that has the higher score.
 
     BabyLM's scorer counts no half pairs, so of tied pairs every second one has the acceptable sentence.
+
+    Args:
+        scores: see `write_pairs`.
     """
     for name, values in scores.items():
         predictions: dict[str, dict[str, list[dict[str, str]]]] = {}
@@ -146,7 +154,11 @@ def write_predictions(folder: Path, pairs: Sequence[Pair], scores: Mapping[str, 
 def hub_scores_of_pairs(
     args: MinimalPairArguments, pairs: Sequence[Pair], scores: Mapping[str, Accuracies]
 ) -> list[HubScore]:
-    """Return the overall accuracies on a whole data set of the Hub; [] on files, and on a part."""
+    """Return the overall accuracies in the form of the Hub; [] for files, and for a part of a data set.
+
+    Args:
+        scores: accuracies by name of the score.
+    """
     if args.max_pairs is not None or not may_be_hub_id(args.data) or expand(args.data).exists():
         return []
     data = HubData(args.data, args.dataset_config_name)
@@ -163,7 +175,13 @@ def hub_scores_of_pairs(
 
 
 def score_pairs(args: MinimalPairArguments, record: Mapping[str, object]) -> None:
-    """Score the pairs and write the results; `record` has the options to write for --config."""
+    """Score the pairs, write the results and print their report.
+
+    Args:
+        record: options to be written for --config.
+    Raises:
+        UserError: networks or pairs cannot be read, or a score is not possible with the networks.
+    """
     networks = load_networks(args.pretrain_path, args.generator, of_any_type=True)
     scorer = make_scorer(args, networks)
     names = args.score or scorer.possible
@@ -185,26 +203,26 @@ def score_pairs(args: MinimalPairArguments, record: Mapping[str, object]) -> Non
     check_results(folder, PAIR_RESULTS_NAME, about)
     pairs = load_pairs(args.data, args.max_pairs, args.dataset_config_name, args.columns, args.delimiter, args.quoting)
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
-    groups = encode_sentences(texts, networks.tokenizer)
+    batches = encode_sentences(texts, networks.tokenizer)
     unknown_tokens = UnknownTokens()
-    for group in groups:
-        unknown_tokens.add(group.ids, networks.tokenizer)
+    for sentences in batches:
+        unknown_tokens.add(sentences.ids, networks.tokenizer)
     unknown_tokens.warn("the sentences")
-    check_lengths(pairs, groups, scorer)
+    check_lengths(pairs, batches, scorer)
     logger.info("model          %s, %d pairs, scores: %s", networks.source, len(pairs), ", ".join(names))
     network: Any = scorer.discriminator or scorer.generator
     with making_folder(folder), computing(network.device, default_threads()):
-        scores = scorer.scores(groups, names)
-    numbers = token_numbers(groups)
+        scores = scorer.scores(batches, names)
+    counts = token_counts(batches)
     outcomes = {name: outcomes_of(values) for name, values in scores.items()}
-    per_token = {name: outcomes_of(values / np.maximum(numbers, 1)) for name, values in scores.items()}
-    baseline_outcomes = dict(zip(BASELINES, map(outcomes_of, baseline_scores(groups)), strict=True))
-    results: Any = {
+    per_token = {name: outcomes_of(values / np.maximum(counts, 1)) for name, values in scores.items()}
+    baseline_outcomes = dict(zip(BASELINES, map(outcomes_of, baseline_scores(batches)), strict=True))
+    results: PairResults = {
         "scores": {name: summarize(pairs, values) for name, values in outcomes.items()},
         "per_token": {name: summarize(pairs, values) for name, values in per_token.items()},
         "baselines": {name: summarize(pairs, values) for name, values in baseline_outcomes.items()},
         "margins": {name: margin(pairs, values, baseline_outcomes) for name, values in outcomes.items()},
-        "unequal_share": float((numbers[0::2] != numbers[1::2]).mean()),
+        "unequal_share": float((counts[0::2] != counts[1::2]).mean()),
     }
     # The results come first, because they identify the folder.
     written_results = {**about, "replaced_share": scorer.replaced_share, "pairs": len(pairs), **results}

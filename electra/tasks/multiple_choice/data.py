@@ -1,8 +1,8 @@
 """The data of multiple choice: options; questions from tables, or from a data set.
 
-Two forms are known by their columns; the number of choices may differ from row to row:
+A row has one of two forms, told apart by the columns; the number of choices may differ from row to row:
 
-    question    question, optionally context; choices, a list, in csv one of JSON; label
+    question    question, context or both; choices, a list, in a csv as JSON; label
     SWAG        sent1, sent2, ending0, ending1 ...; label. Empty endings at the end are dropped
 
 `label` is the number of the right choice, from 0.
@@ -49,13 +49,21 @@ QUESTION_FORMS = (
 
 
 class ChoiceQuestion(NamedTuple):
-    """A question with choices: the pair of texts that the encoder reads for each choice, and the answer."""
+    """A question with choices: the pair of texts that the encoder reads for each choice, and the answer.
 
-    place: str  # source and line or row, "FILE:3", for messages
-    first: str  # first text of all pairs: the context, or the question if there is no context
-    seconds: list[str]  # second text of each pair: the choice, after the question if there is a context
+    Args:
+        place: source and line, FILE:LINE, for messages.
+        first: first text of all pairs: the context, or the question if there is no context.
+        seconds: second text of each pair: the choice, after the question if there is a context.
+        choices: the choices alone.
+        answer: number of the right choice; None if it is unknown.
+    """
+
+    place: str
+    first: str
+    seconds: list[str]
     choices: list[str]
-    answer: int | None  # index of the right choice, if known
+    answer: int | None
 
 
 def load_choice_splits(
@@ -83,12 +91,12 @@ def load_choice_splits(
 
 
 def right_choices(question: ChoiceQuestion) -> list[str]:
-    """Return the text of the right choice; [] if the question has no answer."""
+    """Return the text of the right choice as a list; [] if the question has no answer."""
     return [] if question.answer is None else [question.choices[question.answer]]
 
 
 def shared_context(question: ChoiceQuestion) -> tuple[str, ...]:
-    """Return the first text of a question, such as its context, as `plain_content` writes it."""
+    """Return the first text of a question, such as its context, as `plain_content` has it."""
     return plain_content(question.first)
 
 
@@ -133,6 +141,7 @@ def _endings(row: Columns) -> list[object]:
 
 
 def _answer(label: object, num_choices: int, place: str) -> int:
+    """Return the number of the right choice; raise a UserError if a label is no number of a choice."""
     written = plain_name(label)
     if not written.isdecimal() or int(written) >= num_choices:
         raise UserError(

@@ -27,7 +27,7 @@ CHOICE_METRICS = by_name(
 
 
 def logits_of_choices(logits: NDArray[Any], questions: Sequence["ChoiceQuestion"]) -> NDArray[Any]:
-    """Return logits (N, K) with -infinity in place of Trainer's padding, -100, where a question has fewer choices."""
+    """Return logits (N, K) with -infinity in place of padding, where a question has fewer than K choices."""
     counts = np.array([len(question.choices) for question in questions])
     is_choice = np.arange(logits.shape[1]) < counts[:, None]
     return np.where(is_choice, logits, -np.inf)

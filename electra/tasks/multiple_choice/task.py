@@ -69,6 +69,7 @@ CHOICE_GROUPS = (EncoderArguments, MultipleChoiceArguments, ClassificationArgume
 def parse_choice_arguments(
     argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, object] = {}
 ) -> Arguments:
+    """Return the options of `electra choose`, checked; arguments and errors as in `parse_data_options`."""
     about = "Fine-tune an encoder on multiple-choice questions and score it."
     return parse_data_options(
         CHOICE_GROUPS, about, argv, rows, preset, dataset_name="allenai/swag", dataset_config_name="regular"
@@ -88,6 +89,7 @@ print(logits.softmax(-1).tolist())"""
 
 
 def open_choice_task(args: Arguments) -> Task:
+    """Return the task of the command; its data are not read yet."""
     options = args.options
     return Task(
         kind=MULTIPLE_CHOICE,
@@ -110,6 +112,7 @@ def load_choice_task(
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData:
+    """Read and encode the questions of all splits: `Task.load`; errors as in `load_choice_splits`."""
     data = load_choice_splits(options, program_rows)
     splits = {}
     for split, questions in data.items():
@@ -120,13 +123,17 @@ def load_choice_task(
 
 
 def choice_baselines(splits: Mapping[str, Split]) -> dict[str, Logits]:
-    """Return logits (N, K) by baseline and split: for the choice whose number is right most often in training."""
-    place, _ = Counter(question.answer for question in splits["train"].references).most_common(1)[0]
+    """Return baseline -> scored split -> logits (N, K).
+
+    The one baseline answers all questions with the number that is right most often in the training data.
+    """
+    number, _ = Counter(question.answer for question in splits["train"].references).most_common(1)[0]
     answers = {}
     for name, split in splits.items():
         if split.is_labelled and name != "train":
             size = max(len(question.choices) for question in split.references)
-            answers[name] = np.tile(np.arange(max(size, place + 1)) == place, (len(split.references), 1)).astype(float)
+            is_answer = np.arange(max(size, number + 1)) == number
+            answers[name] = np.tile(is_answer, (len(split.references), 1)).astype(float)
     return {"most frequent place": answers}
 
 
@@ -138,8 +145,8 @@ def encode_choices(
     """Return questions as rows; pairs longer than `max_length` tokens are truncated, the longer text first.
 
     Returns:
-        rows with the columns `choices`, a list of tokenized pairs, and `labels`, unless an answer is unknown. The
-        length of a row is its number of choices times its longest pair.
+        rows with the columns `choices`, a list of tokenized pairs, and `labels`, int64, unless an answer is unknown.
+        The length of a row is its number of choices times that of its longest pair.
     """
     firsts: list[str] = []
     seconds: list[str] = []
@@ -183,7 +190,7 @@ class ChoiceCollator:
 
 
 class ChoiceScorer(EncoderWithHead):
-    """An encoder with a head that gives each choice a score."""
+    """An encoder with a head of one output, the score of a choice."""
 
     def __init__(self, encoder: PreTrainedModel, head: str, dropout: float) -> None:
         super().__init__(encoder, head, 1, dropout, AutoModelForMultipleChoice)
@@ -197,16 +204,18 @@ class ChoiceScorer(EncoderWithHead):
 
 
 def build_chooser(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> ChoiceScorer:
+    """Return the encoder with a new head."""
     return ChoiceScorer(encoder, tuning.head, tuning.head_dropout)
 
 
 def is_chooser_collapsed(logits: Array, questions: Sequence[ChoiceQuestion]) -> bool:
+    """Return True if a logit is nan, or (almost) all answers are the same number."""
     answers = [question.answer for question in questions]
     return bool(np.isnan(logits).any()) or has_one_answer(choose_endings(logits, questions), answers)
 
 
 def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion]) -> dict[str, str]:
-    """Return a file by the end of its name: a csv row per question with place, prediction and answer."""
+    """Return the file of predictions, by the end of its name: a csv row for each question."""
     import pandas as pd  # not at the top: `electra predict` needs none
 
     chosen_numbers = choose_endings(logits, questions)
@@ -224,6 +233,7 @@ def choice_files(split: str, logits: Array, questions: Sequence[ChoiceQuestion])
 
 
 def predictor(saved: Saved, asked_columns: AskedColumns) -> Predictor:
+    """Return the predictor of a saved model, which answers rows in the form of training; labels are not read."""
     return Predictor(
         ChoiceScorer(saved.model.base_model, "hf", 0.0),
         lambda row, place: parse_question({name: row[name] for name in row if name != "label"}, place),
@@ -235,17 +245,17 @@ def predictor(saved: Saved, asked_columns: AskedColumns) -> Predictor:
 def answer_choices(
     saved: Saved, questions: Sequence[ChoiceQuestion], forward: Callable[[ColumnRows], Array]
 ) -> list[Columns]:
-    """Return for each question the number of the chosen answer as `prediction`, its text, and its probability."""
+    """Return for each question `prediction`, the number of a choice, `choice`, its text, and its `probability`."""
     answers = []
     rows = encode_choices(questions, saved.tokenizer, saved.settings["max_length"])
     for question, logits in zip(questions, forward(rows), strict=True):
-        shares = softmax(logits[: len(question.choices)].astype(float))
-        best = int(shares.argmax())
+        probabilities = softmax(logits[: len(question.choices)].astype(float))
+        best = int(probabilities.argmax())
         answers.append(
             {
                 "prediction": best,
                 "choice": question.choices[best],
-                "probability": float(shares[best]),
+                "probability": float(probabilities[best]),
             }
         )
     return answers

@@ -105,7 +105,8 @@ def load_questions(options: SquadArguments, program_rows: Mapping[str, NamedRows
     Args:
         program_rows: rows of a program by split, see `data_settings` in electra/finetuning/data.py.
     Raises:
-        UserError: a file cannot be read, or an answer of a training file is not at its position.
+        UserError: data cannot be read, a training answer is not at its position, or two questions of the development
+            set have one id.
     """
     files = files_by_split(options)
     splits = {}
@@ -125,13 +126,13 @@ def load_questions(options: SquadArguments, program_rows: Mapping[str, NamedRows
 
 
 def with_held_out(splits: Mapping[str, Questions], options: SquadArguments) -> dict[str, Questions]:
-    """Return the splits; without `dev`, questions of the training data become it, so that no paragraph is in both."""
+    """Return the splits; if there is no `dev`, hold out training questions, so that no paragraph is in both splits."""
     if "dev" in splits:
         return dict(splits)
     data = splits["train"]
-    places = data.articles if len({*data.articles}) >= FEW_ARTICLES else data.paragraphs
+    contents = data.articles if len({*data.articles}) >= FEW_ARTICLES else data.paragraphs
     parts = with_development(
-        {"train": data.questions}, options, lambda question: plain_content(places[question.paragraph]), "questions"
+        {"train": data.questions}, options, lambda question: plain_content(contents[question.paragraph]), "questions"
     )
     return {split: data.with_questions(questions) for split, questions in parts.items()}
 
@@ -142,13 +143,13 @@ def with_held_out(splits: Mapping[str, Questions], options: SquadArguments) -> d
 # questions it has: tokenizers' own overflow (`return_overflowing_tokens`) would tokenize it again for each question.
 
 SHORTEST_CONTEXT = 8
-"""Tokens of the paragraph for which a window must have room, at least."""
+"""Tokens of its paragraph for which a window must have room."""
 ANSWER_START, ANSWER_END, UNANSWERABLE = range(3)
 """Columns of the labels of a window: first and last token of the answer, and whether there is none."""
 NO_ANSWER = (0, 0, 1)
 """Labels of a window that does not hold the whole answer."""
 NOWHERE = (-1, -1)
-"""First and last token of an answer that is in no window."""
+"""First and last token of the answer to a question without one; no window has them."""
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,9 @@ class QuestionWindows(ColumnRows):
         questions: number of the question of each window, int64 (N,), ascending.
         first_tokens: number, in the paragraph, of the first token of each piece, int64 (N,).
         context: positions of the piece in the window: the first, and the one after the last, int64 (N, 2).
-        most_context: positions, as in `context`, of the tokens that this window shows with the most context of all
+        most_context: positions, as in `context`, of the tokens that this window shows with more context than the other
             windows of the question, int64 (N, 2).
-        offsets: for each paragraph, the characters of its T tokens, (T, 2).
+        offsets: for each paragraph, the first character of each of its T tokens, and the one after its last, (T, 2).
     """
 
     questions: Array
@@ -197,7 +198,7 @@ class Frame(NamedTuple):
         return cls(before, between, behind, np.split(types, edges))
 
     def fill(self, question: Array, piece: Array) -> tuple[Array, Array]:
-        """Return ids and token types of a window: the frame with a question's and a paragraph piece's ids."""
+        """Return ids and token types of a window, from the ids of a question and of a piece of a paragraph."""
         parts = (self.before, question, self.between, piece, self.behind)
         before, of_question, between, of_piece, behind = self.types
         types = (before, of_question[:1].repeat(len(question)), between, of_piece[:1].repeat(len(piece)), behind)
@@ -215,7 +216,9 @@ def encode_questions(
 
     Args:
         settings: `max_length`, `max_query_length` and `doc_stride`, in tokens.
-        is_training: make labels, and leave out questions whose answer no token covers.
+        is_training: whether windows get labels, and questions whose answer no token covers are left out.
+    Raises:
+        UserError: `max_length` leaves no room for a paragraph beside a question.
     """
     max_length = settings["max_length"]
     frame = Frame.of(tokenizer)
@@ -242,13 +245,13 @@ def encode_questions(
             continue
         first, last = answer
         edges = cut_windows(len(paragraph), room, settings["doc_stride"])
-        owners = windows_with_most_context(edges)  # of the tokens of the paragraph, ascending
-        shares = np.searchsorted(owners, np.arange(len(edges) + 1)).tolist()
-        for (begin, end), (low, high) in zip(edges.tolist(), pairwise(shares), strict=True):
+        window_of_token = windows_with_most_context(edges)
+        bounds = np.searchsorted(window_of_token, np.arange(len(edges) + 1)).tolist()
+        for (begin, end), (low, high) in zip(edges.tolist(), pairwise(bounds), strict=True):
             window_ids, window_types = frame.fill(question_ids, paragraph[begin:end])
             ids.append(window_ids)
             type_ids.append(window_types)
-            shift = start - begin  # from a place in the paragraph to the position in the window
+            shift = start - begin  # from the number of a token in the paragraph to its position in the window
             numbers.append(number)
             first_tokens.append(begin)
             context.append((start, end + shift))
@@ -271,9 +274,9 @@ def encode_questions(
 
 
 def answer_tokens(offsets: Array, question: SquadQuestion) -> tuple[int, int] | None:
-    """Return the numbers of the first and the last token that cover a character of the answer.
+    """Return the numbers, in the paragraph, of the first and the last token that cover a character of the answer.
 
-    A question without an answer gets `NOWHERE`, a question whose answer no token covers gets None.
+    For a question without an answer, return `NOWHERE`; for one whose answer no token covers, None.
 
     Args:
         offsets: range of characters of each token of the paragraph, int64 (T, 2).

@@ -47,7 +47,7 @@ class Candidates(NamedTuple):
     unanswerable: Any  # score of there being no answer, float32 (B,)
 
     def pack(self) -> Tensor:
-        """Return the candidates as one tensor, float32 (B, 1 + 2 K + 2 J K), because Trainer gathers tensors."""
+        """Return the candidates as one tensor, float32 (B, 1 + 2 K + 2 J K), as `Task.head` asks for."""
         parts = [part.flatten(1).float() for part in self[:4]]
         return torch.cat([self.unanswerable.unsqueeze(1), *parts], dim=1)
 
@@ -74,6 +74,7 @@ class IndependentHead(nn.Module):
         can_be_answer: Tensor,
         start_positions: Tensor | None = None,
     ) -> SpanLogits:
+        """Return logits, without reading the true starts; arguments as in `JointHead.forward`."""
         start, end = self.logits(hidden, can_be_answer)
         return SpanLogits(_mask(start, can_be_answer), _mask(end, can_be_answer), None)
 
@@ -100,8 +101,9 @@ class BiLstmSpanHead(IndependentHead):
         self.outputs = nn.Linear(self.lstm.width, 2)
 
     def logits(self, hidden: Tensor, can_be_answer: Tensor) -> tuple[Tensor, Tensor]:
-        places = torch.arange(1, 1 + hidden.size(1), device=hidden.device)
-        lengths = (places * can_be_answer).amax(1)  # to the end of the paragraph
+        """Return the logits of starts and of ends, (B, L) each; the BiLSTM reads rows to the end of the paragraph."""
+        numbers = torch.arange(1, 1 + hidden.size(1), device=hidden.device)
+        lengths = (numbers * can_be_answer).amax(1)
         start, end = self.outputs(self.lstm(hidden, lengths).outputs).unbind(-1)
         return start, end
 
@@ -126,14 +128,25 @@ class JointHead(nn.Module):
             self.unanswerable = nn.Sequential(hidden_layer, nn.GELU(), nn.Linear(HIDDEN_SIZE, 1))
 
     def forward(self, hidden: Tensor, can_be_answer: Tensor, start_positions: Tensor) -> SpanLogits:
-        """Return logits from hidden states (B, L, D), a mask of possible answers (B, L), and true starts (B,) or 0."""
+        """Return the logits of a batch.
+
+        Args:
+            hidden: hidden states, (B, L, D).
+            can_be_answer: mask of the positions of possible answers, bool (B, L).
+            start_positions: true starts, int64 (B,); 0 without an answer.
+        """
         start = _mask(self.start(hidden).squeeze(-1), can_be_answer)
         hidden_starts = gather_hidden(hidden, start_positions.unsqueeze(1))
         end = self._ends(self.end_of_token(hidden), hidden_starts, can_be_answer).squeeze(1)
         return SpanLogits(start, end, self._unanswerable(hidden, start))
 
     def find_candidates(self, hidden: Tensor, can_be_answer: Tensor, beam_size: int) -> Candidates:
-        """Return candidates whose scores are log-probabilities; the score of no answer is a logit."""
+        """Return candidates whose scores are log-probabilities; that of there being no answer is a logit.
+
+        Args:
+            hidden, can_be_answer: see `forward`.
+            beam_size: number of starts, and of ends for each start, K.
+        """
         start = _mask(self.start(hidden).squeeze(-1), can_be_answer)
         start_scores, starts = _best(start.log_softmax(-1), beam_size)
         features = self.end_of_token(hidden)
@@ -142,9 +155,9 @@ class JointHead(nn.Module):
         ends = []
         # One window at a time: all windows with all starts would take as much memory as many encoder layers.
         for window in zip(features.split(1), hidden_starts.split(1), can_be_answer.split(1), strict=True):
-            scores, places = _best(self._ends(*window).log_softmax(-1), beam_size)
+            scores, positions = _best(self._ends(*window).log_softmax(-1), beam_size)
             end_scores.append(scores)
-            ends.append(places)
+            ends.append(positions)
         unanswerable = self._unanswerable(hidden, start)
         if unanswerable is None:
             unanswerable = start.new_zeros(len(start))
@@ -162,6 +175,7 @@ class JointHead(nn.Module):
         return _mask(logits.squeeze(-1), can_be_answer.unsqueeze(1))
 
     def _unanswerable(self, hidden: Tensor, start: Tensor) -> Tensor | None:
+        """Return the classifier's logits, (B,), from hidden states and logits of starts; None without a classifier."""
         if self.unanswerable is None:
             return None
         weighted = torch.einsum("bl,bld->bd", start.softmax(-1), hidden)
@@ -170,20 +184,28 @@ class JointHead(nn.Module):
 
 
 def _mask(logits: Tensor, can_be_answer: Tensor) -> Tensor:
+    """Return logits with -infinity at positions where no answer can be."""
     return logits.masked_fill(~can_be_answer, -torch.inf)
 
 
 def _best(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the `size` best scores of the last dimension with positions, filled up with -infinity at position 0."""
+    """Return the `size` best scores of the last dimension and their positions.
+
+    Where there are fewer scores, the others are -infinity at position 0.
+    """
     padding_length = max(0, size - scores.shape[-1])
-    values, places = scores.topk(size - padding_length, dim=-1)
-    return pad(values, (0, padding_length), value=-torch.inf), pad(places, (0, padding_length))
+    values, positions = scores.topk(size - padding_length, dim=-1)
+    return pad(values, (0, padding_length), value=-torch.inf), pad(positions, (0, padding_length))
 
 
 class SpanModel(TaskModel):
-    """An encoder with a span head, "joint", "hf" or "bilstm".
+    """An encoder with a span head.
 
-    Evaluation keeps `beam_size` starts and ends. There is no dropout in front of the head, as in the original.
+    Args:
+        head: "joint", "hf" or "bilstm", see the module's docstring.
+        has_classifier: whether the joint head has a classifier of there being an answer.
+        beam_size: number of starts, and of ends, that evaluation keeps of a window.
+        dropout: probability of dropout in front of the head; the original has none.
     """
 
     def __init__(
@@ -213,9 +235,12 @@ class SpanModel(TaskModel):
         token_type_ids: Tensor | None = None,
         start_positions: Tensor | None = None,
     ) -> SpanLogits | Tensor:
-        """Return `SpanLogits` if the true starts are given (B,), 0 for no answer; otherwise packed `Candidates`.
+        """Return `SpanLogits` for training, if there are `start_positions`; otherwise packed `Candidates`.
 
-        `context` is the range of the paragraph, its first position and the one after its last, int64 (B, 2).
+        Args:
+            input_ids, attention_mask, token_type_ids: see `hidden_states`.
+            context: first position of the paragraph, and the one after its last, int64 (B, 2).
+            start_positions: true starts, int64 (B,); 0 without an answer.
         """
         hidden = self.hidden_states(input_ids, attention_mask, token_type_ids)
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)

@@ -43,10 +43,10 @@ SQUAD_METRICS = by_name(
 
 
 class Candidate(TypedDict):
-    """An answer among the best ones of a question, in the original's form."""
+    """One of the best answers to a question, in the form of the original's nbest_predictions.json."""
 
     text: str
-    probability: float  # among these answers
+    probability: float  # among the best answers
     start_logit: float
     end_logit: float
 
@@ -54,12 +54,14 @@ class Candidate(TypedDict):
 class Decoded(NamedTuple):
     """The predictions for all questions, by id of the question.
 
-    `nbest` has the best answers with distinct texts, best first; a question without possible answers has a single
-    answer "".
+    Args:
+        nbest: the best answers with different texts, best first; for a question without possible answers the single
+            answer "".
+        null_odds: score of there being no answer; log odds if the head has a classifier.
     """
 
     nbest: dict[str, list[Candidate]]
-    null_odds: dict[str, float]  # score that there is no answer: its log odds, where a head classifies
+    null_odds: dict[str, float]
 
     @property
     def predictions(self) -> dict[str, str]:
@@ -68,10 +70,15 @@ class Decoded(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """A possible answers to all questions, question by question and best first: arrays (A,)."""
+    """The A possible answers to all questions, question by question and best first: arrays (A,).
 
-    questions: NDArray[Any]  # indices
-    firsts: NDArray[Any]  # first and last tokens, by index in the paragraph
+    Args:
+        questions: number of the question.
+        firsts, lasts: numbers, in the paragraph, of the first and the last token.
+    """
+
+    questions: NDArray[Any]
+    firsts: NDArray[Any]
     lasts: NDArray[Any]
     start_scores: NDArray[Any]
     end_scores: NDArray[Any]
@@ -96,9 +103,9 @@ def possible_spans(windows: "QuestionWindows", candidates: "Candidates", max_ans
     scores = start_scores[:, :, None] + candidates.end_scores
     is_possible &= np.isfinite(scores)
 
-    places = np.stack(np.nonzero(is_possible))
-    order = np.lexsort((-scores[is_possible], windows.questions[places[0]]))
-    window, start, end = places[:, order]
+    indices = np.stack(np.nonzero(is_possible))
+    order = np.lexsort((-scores[is_possible], windows.questions[indices[0]]))
+    window, start, end = indices[:, order]
     row = np.minimum(start, ends.shape[1] - 1)  # only the joint head has a row of ends for each start
     shift = windows.first_tokens[window] - windows.context[window, 0]
     return Spans(
@@ -116,10 +123,15 @@ def decode(
     candidates: "Candidates",
     settings: Values,
 ) -> Decoded:
-    """Return the answers, chosen by the settings `n_best_size`, `max_answer_length` and `head`.
+    """Return the answers to all questions.
 
     The null odds of a question are the lowest `unanswerable` of its windows; for heads other than joint, which have no
     classifier, they are this value minus the score of the best answer.
+
+    Args:
+        windows: windows of the questions in `data`.
+        candidates: candidates of the windows.
+        settings: `n_best_size`, `max_answer_length` and `head`.
     """
     spans = possible_spans(windows, candidates, settings["max_answer_length"])
     bounds = np.searchsorted(spans.questions, np.arange(len(data) + 1))
@@ -144,7 +156,12 @@ def best_answers(
     spans: Spans,
     n_best_size: int,
 ) -> list[Candidate]:
-    """Return the first spans with distinct texts in the form of `Decoded.nbest`."""
+    """Return the first `n_best_size` spans with different texts in the form of `Decoded.nbest`.
+
+    Args:
+        offsets: characters of the paragraph's tokens, see `QuestionWindows`.
+        spans: possible answers to one question, best first.
+    """
     scores_of_text: dict[str, list[float]] = {}
     _, *columns = (column.tolist() for column in spans)
     for first, last, *scores in zip(*columns, strict=True):
@@ -154,11 +171,14 @@ def best_answers(
         if len(scores_of_text) == n_best_size:
             break
     scores_of_text = scores_of_text or {"": [0.0, 0.0]}
-    shares = softmax([sum(scores) for scores in scores_of_text.values()]).tolist()
+    probabilities = softmax([sum(scores) for scores in scores_of_text.values()]).tolist()
     return [
-        {"text": text, "probability": share, "start_logit": start, "end_logit": end}
-        for (text, (start, end)), share in zip(scores_of_text.items(), shares, strict=True)
+        {"text": text, "probability": probability, "start_logit": start, "end_logit": end}
+        for (text, (start, end)), probability in zip(scores_of_text.items(), probabilities, strict=True)
     ]
+
+
+# ---- exact match and F1
 
 
 SquadAnswers = Mapping[str, Sequence[str]]
@@ -203,12 +223,12 @@ def best_scores(
     references: SquadAnswers,
     predictions: AnswerTexts,
 ) -> dict[str, float]:
-    """Return id of each question -> the best score over its references."""
+    """Return id of each question -> the highest score of its prediction over its references."""
     return {name: max(score(predictions[name], right) for right in answers) for name, answers in references.items()}
 
 
 def evaluate_v1(references: SquadAnswers, predictions: AnswerTexts) -> dict[str, float]:
-    """Return the means of `exact_match` and `f1` over all questions."""
+    """Return `exact_match` and `f1`, the means over all questions, as evaluate-v1.1.py."""
     result = {}
     for name, score in (("exact_match", exact_match), ("f1", overlap_f1)):
         scores = best_scores(score, references, predictions)
@@ -221,7 +241,11 @@ def evaluate_v2(
     predictions: AnswerTexts,
     null_odds: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return `exact_match` and `f1`, each at its best threshold: evaluate-v2.0.py's `best_exact` and `best_f1`."""
+    """Return `exact_match` and `f1`, each at its best threshold: evaluate-v2.0.py's `best_exact` and `best_f1`.
+
+    Args:
+        null_odds: id of each question -> score of there being no answer.
+    """
     # References that are empty when normalized do not count, unless there is no other.
     counted_answers = {name: list(filter(normalize_answer, answers)) or [""] for name, answers in references.items()}
     result = {}
@@ -232,7 +256,7 @@ def evaluate_v2(
 
 
 def best_with_threshold(
-    scores: Mapping[str, float],  # of the predictions, in [0, 1]
+    scores: Mapping[str, float],
     references: SquadAnswers,
     predictions: AnswerTexts,
     null_odds: Mapping[str, float],
@@ -240,8 +264,11 @@ def best_with_threshold(
     """Return the best mean score over all thresholds of the null odds, above which a question is not answered.
 
     As in evaluate-v2.0.py, the threshold lies between two questions, even if they have the same odds.
+
+    Args:
+        scores: id of each question -> score of its prediction, in [0, 1].
     """
-    total = float(sum(not answers for answers in references.values()))  # without any answer
+    total = float(sum(not answers for answers in references.values()))  # no question is answered
     best = total
     for name in sorted(scores, key=lambda name: null_odds[name]):
         if references[name]:

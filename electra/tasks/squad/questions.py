@@ -27,7 +27,7 @@ class SquadQuestion(NamedTuple):
 
     id: str
     text: str
-    paragraph: int  # index of the paragraph
+    paragraph: int  # number of the paragraph in `Questions.paragraphs`
     answers: tuple[str, ...]  # texts of all correct answers, in the file's order; empty if the question has none
     start: int | None  # first character of the first answer in the paragraph; None without an answer
 
@@ -98,8 +98,10 @@ class SquadRow(TypedDict):
 def parse_questions(rows: Iterable[PlacedRow], source: str) -> Questions:
     """Return the questions in SQuAD's JSON, or in rows of one question each.
 
+    Args:
+        source: file or data set, for messages.
     Raises:
-        UserError: questions have another form; the message has the first one and their number.
+        UserError: there are no questions, or some have another form; the message has the first one and their number.
     """
     paragraphs: dict[str, int] = {}
     articles: list[str] = []
@@ -138,7 +140,7 @@ def _questions_in(row: Any, place: str) -> Iterator[PlacedRow]:
 
 
 def _parse_question(place: str, row: object, paragraphs: dict[str, int]) -> SquadQuestion:
-    """Return the question of a row, and add its context to the paragraphs, text -> index."""
+    """Return the question of a row, and add its context to `paragraphs`, text -> number."""
     columns = row if isinstance(row, dict) else {}
     marked = columns.get("is_impossible")
     answers = [] if truth_of(marked) else parse_value(columns.get("answers"))
@@ -159,7 +161,7 @@ def _parse_question(place: str, row: object, paragraphs: dict[str, int]) -> Squa
 
 
 def _spans(answers: list[AnswerEntry] | AnswerLists) -> list[tuple[str, int]]:
-    """Return text and first character of each answer."""
+    """Return text and first character of each answer; raise a ValueError if their numbers differ."""
     if isinstance(answers, list):
         return [(answer["text"], answer["answer_start"]) for answer in answers]
     if len(answers["text"]) != len(answers["answer_start"]):
@@ -168,14 +170,14 @@ def _spans(answers: list[AnswerEntry] | AnswerLists) -> list[tuple[str, int]]:
 
 
 def check_question_ids(data: Questions) -> None:
-    """Refuse two questions with the same id, because answers are scored by the id of their question."""
+    """Raise a UserError if two questions have the same id, by which answers are scored."""
     (name, count), *_ = Counter(question.id for question in data.questions).most_common(1)
     if count > 1:
         raise UserError(f"{data.source} has {count} questions with the id {name:.60}; give each its own")
 
 
 def check_answers(data: Questions) -> None:
-    """Refuse training data in which an answer is empty or not at its given position."""
+    """Raise a UserError if the first answer to a question is empty, or not at its position in the paragraph."""
 
     def check(question: SquadQuestion) -> None:
         if question.start is None:
@@ -192,15 +194,15 @@ def check_answers(data: Questions) -> None:
 
 
 def warn_of_unfindable(data: Questions) -> None:
-    """Log a warning if a development set has questions with answers, of which the paragraph contains none."""
-    wrong = []
+    """Log a warning if there are questions with answers none of which is in their paragraph."""
+    unfindable_ids = []
     for question in data.questions:
         paragraph = data.paragraphs[question.paragraph].casefold()
         written_answers = [answer.strip().casefold() for answer in question.answers]
         if written_answers and not any(answer and answer in paragraph for answer in written_answers):
-            wrong.append(question.id)
-    if wrong:
+            unfindable_ids.append(question.id)
+    if unfindable_ids:
         logger.warning(
             "%s: %d of %d questions have no answer in their context (first: question %s), so none can be right",
-            data.source, len(wrong), len(data), wrong[0],
+            data.source, len(unfindable_ids), len(data), unfindable_ids[0],
         )  # fmt: skip

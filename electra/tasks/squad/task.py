@@ -47,7 +47,7 @@ SQUAD_GROUPS = (EncoderArguments, SquadArguments, SpanArguments)
 def parse_squad_arguments(
     argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, object] = {}
 ) -> Arguments:
-    """Parse the options of `electra squad` from a command line, or from the values and rows of a program."""
+    """Return the options of `electra squad`, checked; arguments and errors as in `parse_data_options`."""
     about = "Fine-tune an encoder on SQuAD and score it."
     return parse_data_options(SQUAD_GROUPS, about, argv, rows, preset, dataset_name="squad")
 
@@ -93,9 +93,12 @@ def open_squad_task(args: Arguments) -> Task:
 
 
 class SquadReferences(NamedTuple):
-    """The references of a split: questions, windows, and the options by which answers are chosen.
+    """The references of a split.
 
-    `n_best_size` is the number of starts, of ends for each start, and of answers that are kept.
+    Args:
+        windows: windows of the questions in `data`.
+        settings: options by which answers are chosen; `n_best_size` is the number of starts, of ends for each start,
+            and of answers that are kept.
     """
 
     data: Questions
@@ -117,7 +120,7 @@ def load_squad_task(
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData:
-    """Return the windows of all splits, and for version 2.0 the scores of answering no question."""
+    """Return the windows of all splits, and for version 2.0 what answering no question reaches: `Task.load`."""
     settings = {**vars(options), **vars(tuning)}
     splits = {}
     for split, questions in data.items():
@@ -136,37 +139,43 @@ def unanswered(dev: Questions) -> dict[str, Baseline]:
 
 
 def build_reader(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> SpanModel:
-    """Return an encoder with a new head that finds answers."""
+    """Return the encoder with a new head that finds answers."""
     dev = data.references["dev"]
     beam_size = dev.settings["n_best_size"]
     return SpanModel(encoder, tuning.head, dev.data.is_version_2, beam_size, tuning.head_dropout)
 
 
 def score_squad(rows: Array, dev: SquadReferences) -> dict[str, float]:
-    """Return exact match and F1 from the output of the model, in version 2.0 each at its best threshold."""
+    """Return exact match and F1 from the output of the model, float32 (N, ...); see `score_answers`."""
     decoded = dev.decode(rows)
     return score_answers(dev.data, decoded.predictions, decoded.null_odds)
 
 
 def score_answers(dev: Questions, answers: AnswerTexts, null_odds: Mapping[str, float]) -> dict[str, float]:
-    """Return exact match and F1 of answers by id of the question; version 1.1 has no use for the null odds."""
+    """Return exact match and F1, in version 2.0 each at its best threshold.
+
+    Args:
+        answers, null_odds: answer, and score of there being none, by id of the question; version 1.1 does not read the
+            second.
+    """
     if dev.is_version_2:
         return evaluate_v2(dev.references, answers, null_odds)
     return evaluate_v1(dev.references, answers)
 
 
 def is_reader_collapsed(rows: Array, dev: SquadReferences) -> bool:
-    """Return True if (almost) all best starts are at one place, of window or paragraph, or scores are not finite.
+    """Return True if (almost) all windows have their best start at one position, or a best score is not finite.
 
-    Position 0 is skipped: many windows rightly say that they have no answer.
+    Positions are counted in the window or in its piece of the paragraph. Position 0 does not count: many windows
+    rightly say that they have no answer.
     """
     candidates = dev.candidates(rows)
     behind_cls = (candidates.starts > 0).argmax(1)
     starts = candidates.starts[np.arange(len(rows)), behind_cls]
     shares = []
-    for places in (starts, starts - dev.windows.context[:, 0]):
-        _, counts = np.unique(places, return_counts=True)
-        shares.append(counts.max() / len(places))
+    for positions in (starts, starts - dev.windows.context[:, 0]):
+        _, counts = np.unique(positions, return_counts=True)
+        shares.append(counts.max() / len(positions))
     is_finite = np.isfinite(candidates.start_scores[:, 0]).all()
     return bool(max(shares) >= COLLAPSED_SHARE or not is_finite)
 
@@ -186,7 +195,7 @@ def squad_files(split: str, rows: Array, dev: SquadReferences) -> dict[str, Valu
 # ---- answers to new questions: a piece of the context, and its probability
 
 
-NEEDED = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
+NEEDED_SETTINGS = ("max_query_length", "doc_stride", "n_best_size", "max_answer_length")
 """Settings of training by which answers are chosen; a saved model cannot answer without them."""
 
 
@@ -194,9 +203,9 @@ def predictor(saved: Saved, asked_columns: AskedColumns) -> Predictor:
     """Return the predictor of a saved model.
 
     Raises:
-        UserError: the record of the model lacks a setting of `NEEDED`.
+        UserError: the record of the model lacks one of `NEEDED_SETTINGS`.
     """
-    missing_settings = [name for name in NEEDED if name not in saved.settings]
+    missing_settings = [name for name in NEEDED_SETTINGS if name not in saved.settings]
     if missing_settings:
         raise UserError(f"{asked_columns.model} has no {missing_settings[0]} in its {RESULT_NAME}; restore it")
     return Predictor(
@@ -207,16 +216,16 @@ def predictor(saved: Saved, asked_columns: AskedColumns) -> Predictor:
 
 
 def parse_squad_row(row: Columns, place: str) -> tuple[str, str]:
-    """Return question and context of a row."""
+    """Return question and context of a row; raise a UserError if one is missing."""
     return text_of(row, "question", place), text_of(row, "context", place)
 
 
 def answer_squad_rows(
     saved: Saved, items: Sequence[tuple[str, str]], forward: Callable[[ColumnRows], Array]
 ) -> list[Columns]:
-    """Return the best answer of each row with its probability among the n best answers.
+    """Return for each question and its context `prediction`, the best answer, and `probability`, among the n best.
 
-    If it is likelier that the question has no answer, the answer is "" with the probability of that.
+    If the question has likely no answer, the prediction is "", with the probability of there being none.
     """
     may_be_none = saved.settings["task"] == "squad_v2"
     contexts = []

@@ -27,24 +27,28 @@ logger = logging.getLogger(__name__)
 DOCUMENT = "-DOCSTART-"
 """First word of the line that begins a document, as CoNLL-2003 writes it."""
 CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words
+"""A cell of a line whose columns are separated by spaces and tabs."""
 COMMENT = re.compile(r"#([ \t]|$)")
+"""Beginning of a line that may be a comment."""
 FORM_COLUMN, UPOS_COLUMN = 1, 3
 """Numbers of the columns of CoNLL-U with the word and its part of speech."""
 WORD_NUMBER = re.compile(r"([0-9]+)([-.][0-9]+)?")
 """The number of a word of CoNLL-U, of a range of words, such as 3-4, or of an empty node, such as 5.1."""
 LONGEST_SENTENCE = 1000
-"""Words; more say that the blank lines between sentences are missing."""
+"""Words of a sentence above which a warning says that the blank lines between sentences are missing."""
 FORMS_PAGE = (
     f"{PAGE} shows the forms; {where_is('examples/convert_annotations.py')} converts those of annotation tools"
 )
-"""What helps with data that has none of the forms, the end of messages."""
+"""Advice for a user whose data has none of the forms, the end of messages."""
 
 
 class TaggedSentence(NamedTuple):
-    """A sentence of a source: its place, words and labels; None if it has no labels.
+    """A sentence with the labels of its words.
 
     Args:
-        is_cut: a span begins or ends inside a word.
+        place: file and line, row or sentence, for messages.
+        labels: label of each word; None if the sentence has none.
+        is_cut: whether a span, of which labels were made, begins or ends inside a word.
     """
 
     place: str
@@ -54,7 +58,7 @@ class TaggedSentence(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of a file of columns, cut into cells."""
+    """A line of a file of columns, with its number, from 1, and its text cut into cells."""
 
     number: int
     text: str
@@ -62,7 +66,12 @@ class Line(NamedTuple):
 
 
 def no_form(place: str, what: str) -> UserError:
-    """Build the error for data that has none of the forms; `place` is FILE:LINE, and `what` stands there."""
+    """Return the error for data that has none of the forms.
+
+    Args:
+        place: FILE:LINE, the beginning of the message.
+        what: what is wrong there, words behind the place.
+    """
     return UserError(f"{place} {what}; {FORMS_PAGE}")
 
 
@@ -80,7 +89,7 @@ def read_columns(
             CoNLL-U for the part of speech.
         word_column: number of the column of the words, counted likewise; None for the first column, in CoNLL-U for
             FORM.
-        needs_labels: False to accept a file without the column of the labels, whose sentences then have no labels.
+        needs_labels: whether a file without the column of the labels is refused; otherwise its sentences have none.
     Raises:
         UserError: the file has another form, or more than two columns whose numbers are not given.
     """
@@ -125,6 +134,7 @@ def read_columns(
 
 
 def _number(option: str, column: str | int | None, default: int) -> int:
+    """Return the number of a column that an option names; raise a UserError for a name."""
     try:
         return default if column is None else int(column)
     except ValueError as error:
@@ -152,11 +162,12 @@ def _is_text(text: str) -> bool:
 
 
 def _cells(text: str, *, is_by_tab: bool) -> list[str]:
+    """Return the cells of a line, without spaces around them."""
     return [cell.strip(" ") for cell in text.rstrip(" \t").split("\t")] if is_by_tab else CELLS.findall(text)
 
 
 def _words_of_conllu(sentences: Sequence[Sequence[Line]], path: str) -> list[list[Line]]:
-    """Return the lines of words, without comments, ranges of words and empty nodes."""
+    """Return the lines of each sentence of a .conllu, without comments, ranges of words and empty nodes."""
     kept_sentences = []
     for sentence in sentences:
         lines = [line for line in sentence if not line.text.startswith("#")]
@@ -185,7 +196,7 @@ def _without_comments(sentences: Sequence[Sequence[Line]], path: str) -> list[li
 
 
 def _check_widths(lines: Sequence[Line], path: str) -> int:
-    """Refuse lines of different widths, because a lost column would shift all labels after it; return the width."""
+    """Return the number of columns; raise a UserError if lines differ in it, because labels would be shifted then."""
     width = len(lines[0].cells)
     for line in lines:
         if len(line.cells) != width:
@@ -194,7 +205,12 @@ def _check_widths(lines: Sequence[Line], path: str) -> int:
 
 
 def _check_labels(lines: Sequence[Line], path: str, word: int, label: int, is_numbered: bool) -> None:
-    """Refuse labels with a space, and, unless numbers are given, a column with more different labels than words."""
+    """Raise a UserError for labels with a space, and for more different labels than words in columns without numbers.
+
+    Args:
+        word, label: numbers of the columns.
+        is_numbered: whether the user has given these numbers.
+    """
     for line in lines:
         if " " in line.cells[label]:
             raise no_form(
@@ -211,7 +227,12 @@ def _check_labels(lines: Sequence[Line], path: str, word: int, label: int, is_nu
 
 
 def as_columns(words: Sequence[Sequence[str]], *labels: Sequence[Sequence[str]]) -> str:
-    """Return a text with a line for each word with its labels, and a blank line behind each sentence."""
+    """Return a text with a line for each word and its labels, and a blank line behind each sentence.
+
+    Args:
+        words: words of each sentence.
+        labels: one or more columns of labels, in the form of `words`.
+    """
     lines = []
     for columns in zip(words, *labels, strict=True):
         for cells in zip(*columns, strict=True):

@@ -92,17 +92,20 @@ Words = Sequence[Sequence[str]]
 class SentenceWindows(ColumnRows):
     """The windows of the sentences of one split.
 
-    Columns are `input_ids`, with special tokens; `positions`, the places in `input_ids` of the first tokens of the
-    words that the window labels; and, if known, `labels` of these words. `sentence_of_window` has ascending indices.
+    Columns are `input_ids`, with special tokens; `positions`, where in `input_ids` the first tokens of the words are
+    that the window labels; and, if known, `labels` of these words.
+
+    Args:
+        sentence_of_window: number of the sentence of each window, ascending.
     """
 
     sentence_of_window: list[int]
 
     def predictions(self, values: Array) -> list[list[Any]]:
-        """Return the predictions of each sentence in the order of its words.
+        """Return for each sentence the predictions of its words, in their order.
 
         Args:
-            values: predictions by window, (windows, most words in a window).
+            values: predictions of N windows, each for at most W words, (N, W).
         """
         predictions: dict[int, list[Any]] = defaultdict(list)
         for row, sentence, positions in zip(values, self.sentence_of_window, self.columns["positions"], strict=True):
@@ -125,7 +128,12 @@ def make_sentence_windows(
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
 ) -> SentenceWindows:
-    """Return the windows of sentences, of at most `max_length` tokens; `labels` are the classes of words, if known."""
+    """Return the windows of sentences.
+
+    Args:
+        labels: class of each word of each sentence; None if unknown.
+        max_length: tokens of a window, at most, special ones included.
+    """
     before, behind = special_tokens(tokenizer)
     size = max_length - len(before) - len(behind)
     columns: dict[str, list[Array]] = {"input_ids": [], "positions": [], "labels": []}
@@ -179,12 +187,12 @@ def is_table(path: str) -> bool:
 
 
 def plain_words(sentence: TaggedSentence) -> tuple[str, ...]:
-    """Return the words of a sentence, as `plain_content` writes them."""
+    """Return the words of a sentence, as `plain_content` has them."""
     return plain_content(*sentence.words)
 
 
 def with_every_label(parts: Mapping[str, list[TaggedSentence]]) -> dict[str, list[TaggedSentence]]:
-    """Return splits in which the held-out sentences with labels that no other sentence has are trained on."""
+    """Return the splits, after moving sentences from `dev` to `train` that have a label which `train` lacks."""
     trained_labels = set(chain.from_iterable(sentence.labels or [] for sentence in parts["train"]))
     has_new_label = [not trained_labels.issuperset(sentence.labels or []) for sentence in parts["dev"]]
     rare = [*compress(parts["dev"], has_new_label)]

@@ -21,7 +21,7 @@ TAGGING_METRICS = by_name(
     Metric("accuracy", "accuracy", "Accuracy is that of words, O included."),
     test=True,
 )
-"""The metrics of tagging; others are shown by their names."""
+"""The metrics of tagging; those of single types are not in this table, and reports show them by their names."""
 OF_TYPE = "f1_"
 """Beginning of the names of metrics of one type of entity."""
 
@@ -31,10 +31,13 @@ def score_labels(
     references: TagSequence,
     scheme: str,
 ) -> dict[str, float]:
-    """Return scores as fractions, in which an entity counts as correct if its type and both its ends are correct.
+    """Return f1, precision, recall, accuracy, and f1_TYPE for each type of entity in the references, as fractions.
 
-    The scores are f1, precision, recall, accuracy, and f1_TYPE for each type in the references; for plain labels,
-    accuracy and f1_LABEL for each label. F1 is 0 where there are no entities.
+    An entity is right if its type and both of its ends are. F1 is 0 where there are no entities. For plain labels,
+    return accuracy and f1_LABEL for each label in the references.
+
+    Args:
+        predicted, references: labels of the words of each sentence, in the scheme.
     """
     from sklearn.metrics import accuracy_score, f1_score  # not at the top: see electra/finetuning/labelled/scores.py
 
@@ -47,30 +50,30 @@ def score_labels(
         of_labels = {f"{OF_TYPE}{label}": float(f1) for label, f1 in zip(labels, values, strict=True)}
         return {"accuracy": accuracy} | of_labels
     correct = Counter[str]()
-    predicted_kinds = Counter[str]()
-    expected = Counter[str]()
+    answered_types = Counter[str]()
+    annotated_types = Counter[str]()
     for answered, annotated in zip(entity_sets(predicted, scheme), entity_sets(references, scheme), strict=True):
-        correct.update(kind for kind, _, _ in answered & annotated)
-        predicted_kinds.update(kind for kind, _, _ in answered)
-        expected.update(kind for kind, _, _ in annotated)
+        correct.update(entity_type for entity_type, _, _ in answered & annotated)
+        answered_types.update(entity_type for entity_type, _, _ in answered)
+        annotated_types.update(entity_type for entity_type, _, _ in annotated)
     scores = {
-        "f1": _f1(correct.total(), predicted_kinds.total(), expected.total()),
-        "precision": correct.total() / max(predicted_kinds.total(), 1),
-        "recall": correct.total() / max(expected.total(), 1),
+        "f1": _f1(correct.total(), answered_types.total(), annotated_types.total()),
+        "precision": correct.total() / max(answered_types.total(), 1),
+        "recall": correct.total() / max(annotated_types.total(), 1),
         "accuracy": accuracy,
     }
-    for kind in sorted(expected):
-        scores[f"{OF_TYPE}{kind}"] = _f1(correct[kind], predicted_kinds[kind], expected[kind])
+    for name in sorted(annotated_types):
+        scores[f"{OF_TYPE}{name}"] = _f1(correct[name], answered_types[name], annotated_types[name])
     return scores
 
 
 def entity_sets(labels: TagSequence, scheme: str) -> list[set[tuple[str, int, int]]]:
-    """Return the entities of each sentence, see `entities_of`."""
+    """Return the entities of each sentence, see `entities_of`, from labels in a scheme."""
     return [set(entities_of(with_prefixes(sentence) if scheme == "io" else sentence)) for sentence in labels]
 
 
 def score_sentences(predicted: TagSequence, references: TagSequence, scheme: str) -> NDArray[np.float64]:
-    """Return the parts of N sentences in the F1 of entities, of plain labels in the accuracy: `Task.row_scores`."""
+    """Return the parts of N sentences in the F1 of entities, (N,), for plain labels in accuracy: `Task.row_scores`."""
     if scheme == "plain":
         right = [sum(map(eq, *labels)) for labels in zip(predicted, references, strict=True)]
         return parts_of_ratio(np.array(right), np.array([*map(len, references)]))

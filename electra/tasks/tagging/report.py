@@ -20,14 +20,20 @@ TAGGING_DEFINITIONS = (
 
 
 def describe_types(folders: Mapping[Path, str], runs: Sequence[RunSummary]) -> Blocks:
-    """Return a table with the F1 of each type of entity, a column for each run; [] if there are no entities."""
+    """Return a table with the F1 of each type of entity, a column for each run; [] if there are no types.
+
+    Args:
+        folders: not read here; other functions of the type `Describe` need them.
+        runs: summary of each evaluation.
+    """
     rows: dict[str, dict[str, str]] = {}
     for run in runs:
         for name, summary in run.tasks.items():
             for metric in summary.metrics:
                 if metric.startswith(OF_TYPE):
-                    kind = metric.removeprefix(OF_TYPE)
-                    rows.setdefault(kind, {"type": kind})[run.name] = cell(run, name, metric, with_collapsed=False)
+                    entity_type = metric.removeprefix(OF_TYPE)
+                    row = rows.setdefault(entity_type, {"type": entity_type})
+                    row[run.name] = cell(run, name, metric, with_collapsed=False)
     if not rows:
         return []
     return [

@@ -1,6 +1,6 @@
-"""Rows of words with labels, or of texts with spans, from data sets and files -> sentences.
+"""Rows of words with labels, or of texts with spans -> sentences. A row has one of two forms:
 
-tokens and tags   lists of equal length, in cells of csv as JSON
+tokens and tags   lists of equal length, in cells of a csv as JSON
 text and spans    a list of spans of characters, [start, end, label] or objects with start, end and label
 """
 
@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 TOKENS_COLUMNS = ("tokens", "words")
 """Names of the column of words, by preference."""
 TAGS_COLUMN = re.compile(r"(tags|labels)$")
-"""Expression in the name of the column of labels of words."""
+"""End of the name of the column of labels of words, such as ner_tags."""
 SPANS_COLUMNS = ("spans", "entities")
-"""Names of the column of spans."""
+"""Names of the column of spans; a row has one of them."""
 
 
 def read_sentences(
@@ -39,9 +39,9 @@ def read_sentences(
     Args:
         label_column: name of the column of labels or of spans; None for the usual names.
         no_label: labels that say that a sentence has none; see `is_unlabelled`.
-        needs_labels: refuse rows without a column of labels.
+        needs_labels: whether rows without a column of labels are refused.
     Raises:
-        UserError: rows have another form; the message has the first one, and the number of all.
+        UserError: there are no sentences, or rows have another form; the message has the first one and their number.
     """
     read = partial(read_sentence, label_column=label_column, no_label=no_label, needs_labels=needs_labels)
     sentences = read_all(rows, lambda placed: read(*placed))
@@ -63,8 +63,8 @@ def read_sentence(
 ) -> TaggedSentence:
     """Return the sentence of a row; see `read_sentences`."""
     tokens = tokens_of(row, place)
-    usual = SPANS_COLUMNS if tokens is None else [name for name in row if TAGS_COLUMN.search(name)]
-    columns = [name for name in ([label_column] if label_column else usual) if name in row]
+    usual_names = SPANS_COLUMNS if tokens is None else [name for name in row if TAGS_COLUMN.search(name)]
+    columns = [name for name in ([label_column] if label_column else usual_names) if name in row]
     if tokens is None and TEXT_COLUMN not in row:
         raise no_form(place, f"has the columns {shown_names(row)}, but neither tokens nor text")
     if len(columns) > 1:
@@ -94,7 +94,7 @@ def read_sentence(
 
 
 def tokens_of(row: Columns, place: str) -> list[str] | None:
-    """Return the words of a row; None if it has no column of words."""
+    """Return the words of a row; None if it has no column of words; raise a UserError if they are no list of texts."""
     written = next((row[name] for name in TOKENS_COLUMNS if row.get(name) is not None), None)
     if written is None:
         return None
@@ -105,7 +105,7 @@ def tokens_of(row: Columns, place: str) -> list[str] | None:
 
 
 def check_tags(tags: Sequence[object], tokens: Sequence[str], place: str) -> list[str]:
-    """Refuse labels of words that are not one text for each word; return them without white space around them."""
+    """Return labels without white space around them; raise a UserError if they are not one text for each word."""
     if len(tags) != len(tokens):
         raise no_form(place, f"has {len(tokens)} words and {len(tags)} labels")
     names = [tag.strip() for tag in tags if isinstance(tag, str)]
@@ -118,7 +118,11 @@ def check_tags(tags: Sequence[object], tokens: Sequence[str], place: str) -> lis
 
 
 def read_span(span: object, text: str, place: str) -> LabelledSpan:
-    """Return the span of a list [start, end, label], or of an object with these keys and, to compare, its text."""
+    """Return the span in a list [start, end, label], or in an object with these keys and, to be compared, `text`.
+
+    Raises:
+        UserError: it has another form, is not within the text, or its own text is another one.
+    """
     parts: Any = [span.get(key) for key in LabelledSpan._fields] if isinstance(span, dict) else span
     refusal = no_form(
         place, f"has the span {abridged(span)}, not [start, end, label] or an object of these within the text"

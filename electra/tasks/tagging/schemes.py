@@ -28,19 +28,20 @@ TagSequence = Sequence[Sequence[str]]
 
 
 def convert(labels: Sequence[str], scheme: str) -> list[str]:
-    """Return the labels of a sentence, converted to a scheme; plain labels are returned as they are."""
+    """Return the labels of a sentence, converted to a scheme; in the scheme plain they stay as they are."""
     if scheme == "plain":
         return list(labels)
     converted = [OUTSIDE] * len(labels)
-    for kind, start, end in entities_of(with_prefixes(labels) if scheme == "io" else labels):  # `end` is the last word
+    for entity_type, first, last in entities_of(with_prefixes(labels) if scheme == "io" else labels):
+        words = slice(first, last + 1)
         if scheme == "io":
-            converted[start : end + 1] = [kind] * (end + 1 - start)
+            converted[words] = [entity_type] * (last + 1 - first)
             continue
-        prefixes = ["B", *"I" * (end - start)]
+        prefixes = ["B", *"I" * (last - first)]
         if scheme == "bioes":
             prefixes[-1] = "E"
-            prefixes[0] = "B" if end > start else "S"
-        converted[start : end + 1] = [f"{prefix}-{kind}" for prefix in prefixes]
+            prefixes[0] = "B" if last > first else "S"
+        converted[words] = [f"{prefix}-{entity_type}" for prefix in prefixes]
     return converted
 
 
@@ -50,23 +51,27 @@ def with_prefixes(labels: Sequence[str]) -> list[str]:
 
 
 def entities_of(labels: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return type, number of the first and number of the last word of each entity."""
+    """Return type, number of the first and number of the last word of each entity in a sentence.
+
+    Args:
+        labels: O, or a type with a prefix, of each word.
+    """
     entities = []
-    kind = ""  # of the entity that is open
+    open_type = ""  # of the entity that has begun and not ended
     first = 0
-    for place, label in enumerate(labels):
+    for number, label in enumerate(labels):
         prefix = label[0]
-        if kind and (prefix in "BSUO" or label[2:] != kind):
-            entities.append((kind, first, place - 1))
-            kind = ""
-        if label != OUTSIDE and not kind:
-            kind = label[2:]
-            first = place
-        if kind and prefix in "ELSU":
-            entities.append((kind, first, place))
-            kind = ""
-    if kind:
-        entities.append((kind, first, len(labels) - 1))
+        if open_type and (prefix in "BSUO" or label[2:] != open_type):
+            entities.append((open_type, first, number - 1))
+            open_type = ""
+        if label != OUTSIDE and not open_type:
+            open_type = label[2:]
+            first = number
+        if open_type and prefix in "ELSU":
+            entities.append((open_type, first, number))
+            open_type = ""
+    if open_type:
+        entities.append((open_type, first, len(labels) - 1))
     return entities
 
 
@@ -101,7 +106,7 @@ def choose_scheme(sentences: TagSequence, asked_scheme: str) -> str:
 
 
 def tag_set(sentences: TagSequence, scheme: str) -> list[str]:
-    """Return the labels of a scheme for the types of entities in sentences, O first."""
+    """Return the labels of a scheme for the types of entities in sentences, O first; of plain labels, all in order."""
     labels = set(chain.from_iterable(sentences))
     if scheme == "plain":
         return sorted(labels)
@@ -109,7 +114,7 @@ def tag_set(sentences: TagSequence, scheme: str) -> list[str]:
         labels = set(chain.from_iterable(convert(sentence, "io") for sentence in sentences))
         return [OUTSIDE, *sorted(labels - {OUTSIDE})]
     types = sorted({label[2:] for label in labels - {OUTSIDE}})
-    return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in PREFIXES[scheme])]
+    return [OUTSIDE, *(f"{prefix}-{entity_type}" for entity_type in types for prefix in PREFIXES[scheme])]
 
 
 # ---- texts with spans of characters
@@ -138,6 +143,8 @@ Bounds = tuple[int, int]
 
 
 class LabelledSpan(NamedTuple):
+    """A span of a text: its first character, the one after its last, and its label."""
+
     start: int
     end: int
     label: str

@@ -92,6 +92,7 @@ TAGGING_GROUPS = (EncoderArguments, TaggingArguments, FineTuningArguments)
 def parse_tagging_arguments(
     argv: Sequence[str] | Values | None, rows: Mapping[str, NamedRows] = {}, preset: Mapping[str, object] = {}
 ) -> Arguments:
+    """Return the options of `electra tag`, checked; arguments and errors as in `parse_data_options`."""
     about = "Fine-tune an encoder to label words, such as names and chunks, and score it."
     return parse_data_options(TAGGING_GROUPS, about, argv, rows, preset, encoder=TINY_EN)
 
@@ -120,6 +121,11 @@ FEATURE_NOTE = (
 
 
 def open_tagging_task(args: Arguments) -> Task:
+    """Return the task of the command; read the data first, whose size decides the defaults of narrow encoders.
+
+    Raises:
+        UserError: options do not go together, or the data cannot be read.
+    """
     options = args.options
     features = options.features
     if features and args.encoder.from_scratch:
@@ -133,7 +139,7 @@ def open_tagging_task(args: Arguments) -> Task:
         headlines=TAGGING_REPORTING.headlines,
         load=partial(load_tagging_task, data, options.scheme),
         head=partial(build_feature_tagger, features) if features else build_tagger,
-        loss=loss,
+        loss=word_loss,
         metrics=by_split(score_tagging),
         is_collapsed=is_tagger_collapsed,
         row_scores=score_tagged_sentences,
@@ -162,15 +168,20 @@ class TaggingReferences(NamedTuple):
 
     @property
     def words(self) -> list[list[str]]:
+        """Return the words of each sentence."""
         return [sentence.words for sentence in self.sentences]
 
     @property
     def labels(self) -> list[list[str]]:
-        """Return the right labels of all words in `scheme`; without words where a sentence has no labels."""
+        """Return the right labels of each sentence in `scheme`; [] for a sentence without labels."""
         return [convert(sentence.labels or [], self.scheme) for sentence in self.sentences]
 
     def predicted(self, logits: Array) -> list[list[str]]:
-        """Return the predicted labels of all words, repaired, from logits (windows, most words in a window, tags)."""
+        """Return the predicted labels of each sentence in `scheme`, repaired.
+
+        Args:
+            logits: logits of N windows with at most W words and C tags, (N, W, C).
+        """
         numbers = self.windows.predictions(logits.argmax(-1))
         return [convert([self.tags[number] for number in sentence], self.scheme) for sentence in numbers]
 
@@ -181,6 +192,13 @@ def load_tagging_task(
     tokenizer: PreTrainedTokenizerBase,
     tuning: HyperParameters,
 ) -> TaskData:
+    """Return the windows of all splits: `Task.load`.
+
+    Args:
+        asked_scheme: value of --scheme.
+    Raises:
+        UserError: the labels do not fit the scheme, or a split has labels that the training data lacks.
+    """
     train_labels = [sentence.labels or [] for sentence in data["train"]]
     scheme = choose_scheme(train_labels, asked_scheme)
     tags = tag_set(train_labels, scheme)
@@ -235,7 +253,11 @@ def class_ids(
     tags: Sequence[str],
     split: str,
 ) -> list[int]:
-    """Return the classes of a sentence's labels; raise a UserError if a label is not in the training data."""
+    """Return the numbers of a sentence's labels in `tags`; raise a UserError if a label is not in the training data.
+
+    Args:
+        split: name of the split, for the message.
+    """
     converted = convert(labels, scheme)
     for label, written in zip(converted, labels, strict=True):
         if label not in tags or (label == OUTSIDE) != (written == OUTSIDE):
@@ -259,30 +281,41 @@ class EncoderWithTagger(TaskModel):
 
 
 def build_tagger(encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData) -> EncoderWithTagger:
+    """Return the encoder with a new head that has a logit for each label."""
     return EncoderWithTagger(encoder, len(data.labels), tuning.head_dropout)
 
 
 def build_feature_tagger(
     features: FeatureName, encoder: PreTrainedModel, tuning: HyperParameters, data: TaskData
 ) -> FeatureTagger:
+    """Return the frozen encoder with a new BiLSTM that has a logit for each label."""
     return FeatureTagger(encoder, features, len(data.labels), tuning.head_dropout)
 
 
-def loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """Return a batch's part of the mean cross-entropy over the words of a step, ()."""
+def word_loss(output: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+    """Return a batch's part of the mean cross-entropy over the words of a step, ().
+
+    Args:
+        output: logits of words, (B, W, C).
+        labels: their classes, int64 (B, W); `IGNORED` behind the last word of a row.
+        num_items_in_batch: number of words in the step; None for the mean over the batch.
+    """
     is_word = labels != IGNORED
     return step_loss(output[is_word], labels[is_word], num_items_in_batch)
 
 
 def score_tagging(logits: Array, references: TaggingReferences) -> dict[str, float]:
+    """Return the scores of a split from its logits, see `score_labels`."""
     return score_labels(references.predicted(logits), references.labels, references.scheme)
 
 
 def score_tagged_sentences(logits: Array, references: TaggingReferences) -> Array:
+    """Return `Task.row_scores` of the sentences of a split from its logits, see `score_sentences`."""
     return score_sentences(references.predicted(logits), references.labels, references.scheme)
 
 
 def is_tagger_collapsed(logits: Array, references: TaggingReferences) -> bool:
+    """Return True if a logit is nan, or (almost) all words get one label."""
     answers = list(chain.from_iterable(references.predicted(logits)))
     right = list(chain.from_iterable(references.labels))
     return bool(np.isnan(logits).any()) or has_one_answer(answers, right)
@@ -326,7 +359,13 @@ def predictor(saved: Saved, asked_columns: AskedColumns) -> Predictor:
 
 
 def parse_tagging_row(column: str, row: Columns, place: str) -> Item:
-    """Return the words of a row, and the range of each."""
+    """Return the words of a row, and the range of each.
+
+    Args:
+        column: column of the text, which is read if the row has no words.
+    Raises:
+        UserError: the row has neither words nor a text.
+    """
     tokens = tokens_of(row, place)
     if tokens == [] and column not in row:
         raise UserError(f"{place} has an empty list of words; leave the row out, or give its words")
@@ -342,7 +381,7 @@ def parse_tagging_row(column: str, row: Columns, place: str) -> Item:
 
 @cache
 def say_that_texts_are_cut() -> None:
-    """Log once that a text in a script without spaces is not cut into words."""
+    """Log a warning that a text in a script without spaces is not cut into words; only the first call logs."""
     logger.warning("texts without spaces are cut into single characters; for a tagger of words, give tokens, a list")
 
 
@@ -371,21 +410,25 @@ def answer_sentences(
     items: Sequence[Item],
     forward: Callable[[ColumnRows], Array],
 ) -> list[Columns]:
-    """Return for each item `prediction`, start, end and label of each span, and `probability` of each span."""
+    """Return for each item `prediction`, a list of [start, end, label], and `probability`, a number for each of them.
+
+    Args:
+        tags: label of each class, O or a type with a prefix.
+    """
     sentences = [words for words, _ in items]
     windows = make_sentence_windows(sentences, None, saved.tokenizer, saved.settings["max_length"])
     logits = forward(windows)
     numbers = windows.predictions(logits.argmax(-1))
-    shares = windows.predictions(softmax(logits, axis=-1).max(-1))
+    probabilities = windows.predictions(softmax(logits, axis=-1).max(-1))
     answers = []
-    for (_, bounds), class_numbers, probabilities in zip(items, numbers, shares, strict=True):
+    for (_, bounds), class_numbers, word_probabilities in zip(items, numbers, probabilities, strict=True):
         spans = []
         certainties = []
         for label, first, last in entities_of([tags[number] for number in class_numbers]):
             start, _ = bounds[first]
             _, end = bounds[last]
             spans.append([start, end, label])
-            certainties.append(min(probabilities[first : last + 1]))
+            certainties.append(min(word_probabilities[first : last + 1]))
         answers.append({"prediction": spans, "probability": certainties})
     return answers
 

@@ -12,10 +12,10 @@ from electra.report.results import read_results
 from electra.tasks.tagging.data import load_tagging_splits
 from electra.tasks.tagging.task import (
     EncoderWithTagger,
-    loss,
     main,
     open_tagging_task,
     parse_tagging_arguments,
+    word_loss,
 )
 from tests.conftest import refused
 from tests.finetuning.test_heads import make_encoder
@@ -40,8 +40,8 @@ def test_options_reach_labels_and_windows(files):
     logits = torch.randn(2, 3, 5)
     labels = torch.tensor([[1, 2, -100], [0, -100, -100]])
     mean = cross_entropy(torch.stack([logits[0, 0], logits[0, 1], logits[1, 0]]), torch.tensor([1, 2, 0]))
-    assert_close(loss(logits, labels, None), mean)
-    assert_close(loss(logits, labels, 6), mean / 2)
+    assert_close(word_loss(logits, labels, None), mean)
+    assert_close(word_loss(logits, labels, 6), mean / 2)
 
 
 def test_words_of_one_label_are_refused(tmp_path):
