@@ -329,7 +329,7 @@ def parse_data_options(
     files = files_by_split(options)
     if "test" in rows and not hasattr(options, "test_file"):
         raise UserError(f"this task reads no test set; leave {rows['test'].argument} out, or pass it as eval_dataset")
-    sources = [*[f"--{SPLITS[split]}_file" for split in files][:1], *[part.argument for part in rows.values()][:1]]
+    sources = [*[f"--{SPLITS[split]}_file" for split in files][:1], *[named.argument for named in rows.values()][:1]]
     sources += ["--dataset_name"] if options.dataset_name is not None else []
     if len(sources) > 1:
         raise UserError(f"{sources[0]} and {sources[1]} both name the data; leave one of them out")

@@ -343,7 +343,7 @@ def data_settings(options: Any, rows: Mapping[str, NamedRows]) -> dict[str, obje
     if options.dataset_name is None and "dev" not in {**files_by_split(options), **rows}:
         settings |= {"validation_fraction": options.validation_fraction, "eval_seed": options.eval_seed}
     if rows:
-        return settings | {f"{SPLITS[split]}_data": row_fingerprint(part.table) for split, part in rows.items()}
+        return settings | {f"{SPLITS[split]}_data": row_fingerprint(named.table) for split, named in rows.items()}
     if options.dataset_name is None:
         table_options = {name: getattr(options, name, None) for name in TABLE_OPTIONS}
         settings |= {name: value for name, value in table_options.items() if value}
@@ -366,7 +366,11 @@ def dataset_settings(name: str, config: str | None = None) -> dict[str, str]:
 
 
 def fingerprint(paths: Sequence[str | Path]) -> str:
-    """Return a hash of the contents of files in order, 12 hexadecimal digits; the names of the files do not count."""
+    """Return a hash of the contents of files in order, 12 hexadecimal digits; the names of the files do not count.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
     digest = hashlib.sha256()
     for path in paths:
         check_file(path)
@@ -509,8 +513,8 @@ def rows_by_split(
     """
     if rows:
         return {
-            split: _at_least_one(table_rows(part.table, part.argument, names_classes=names_classes), part.argument)
-            for split, part in rows.items()
+            split: _at_least_one(table_rows(named.table, named.argument, names_classes=names_classes), named.argument)
+            for split, named in rows.items()
         }
     name = options.dataset_name
     table_options: Any = {option: getattr(options, option, None) for option in TABLE_OPTIONS}

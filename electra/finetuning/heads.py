@@ -215,23 +215,29 @@ class LstmStates(NamedTuple):
 
 
 class BiLstm(nn.Module):
-    """Two layers of an LSTM in both directions, of U units each: BERT's paper, sections 5.1 and 5.3."""
+    """Two layers of an LSTM in both directions: BERT's paper, sections 5.1 and 5.3.
+
+    Args:
+        width: width of the inputs, D.
+        dropout: probability of dropout between the layers.
+        units: units of a layer in each direction, U.
+    """
 
     def __init__(self, width: int, dropout: float, units: int = BILSTM_UNITS) -> None:
         super().__init__()
         self.lstm = nn.LSTM(width, units, num_layers=2, dropout=dropout, bidirectional=True, batch_first=True)
         self.width = 2 * units
 
-    def forward(self, states: Tensor, lengths: Tensor) -> LstmStates:
-        """Return the states of the BiLSTM for rows of inputs.
+    def forward(self, inputs: Tensor, lengths: Tensor) -> LstmStates:
+        """Return the states of both directions.
 
         Args:
-            states: inputs, float32 (B, L, D).
-            lengths: number of inputs of each row, the others being padding, int64 (B,), at least 1.
+            inputs: rows of vectors, float32 (B, L, D).
+            lengths: number of vectors in each row, those behind being padding, int64 (B,), at least 1.
         """
-        packed = pack_padded_sequence(states, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
         outputs, (last, _) = self.lstm(packed)
-        outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=states.size(1))
+        outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
         return LstmStates(outputs, torch.cat([last[-2], last[-1]], dim=1))
 
 

@@ -113,7 +113,8 @@ class FineTuned(NamedTuple):
         results: result of each seed, in order: `metrics` and all `settings`.
         model_folder: folder of the saved model, which `predict` and the classes of transformers open; None without
             one. The attribute `model` loads it.
-        verdict: the first sentences of the report: where the score stands to those without a network, and what to try.
+        verdict: the first sentences of the report: how the score compares with baselines without a network, and what
+            to try.
     """
 
     folder: Path
@@ -415,7 +416,7 @@ def as_json(value: object) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Answer the rows of a file, by default of `sys.argv`; the output file appears when it is complete."""
+    """Run `electra predict` with words, by default those of `sys.argv`; the output file appears when it is whole."""
     parser = Parser(prog="electra predict", description="Answer the rows of a file with a fine-tuned model.")
     parser.add_argument("model", metavar="MODEL", help="folder of a saved model, or its evaluation")
     parser.add_argument(

@@ -152,7 +152,7 @@ class PlannedTask(NamedTuple):
     seeds: list[int]  # seeds of the runs that are not finished
 
     @property
-    def rows(self) -> int:
+    def num_rows(self) -> int:
         """Return how many rows the run of the first seed trains on.
 
         Other seeds may have another number, if a seed chooses texts and these are cut into windows.
@@ -171,7 +171,7 @@ class PlannedTask(NamedTuple):
         tuning = self.tuning
         processes = PartialState().num_processes
         step = tuning.per_device_train_batch_size * tuning.gradient_accumulation_steps * processes
-        return math.ceil(math.ceil(self.rows / step) * tuning.num_train_epochs)
+        return math.ceil(math.ceil(self.num_rows / step) * tuning.num_train_epochs)
 
 
 def plan_runs(evaluation: Evaluation) -> list[PlannedTask]:
@@ -290,7 +290,7 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
         tuning = planned.tuning
         logger.info(
             "%-14s %d rows, %d steps, learning rate %g, %d tokens, seeds %s",
-            planned.task.name, planned.rows, planned.steps, tuning.learning_rate, tuning.max_length, planned.seeds,
+            planned.task.name, planned.num_rows, planned.steps, tuning.learning_rate, tuning.max_length, planned.seeds,
         )  # fmt: skip
         trained = getattr(model.config, POSITIONS_KEY, None)  # other programs' encoders do not say
         if trained is not None and tuning.max_length > trained:

@@ -51,7 +51,7 @@ SAVED_HEADS = {"hf", "hf_mean", "linear"}
 def heads_of(args: Arguments) -> set[str]:
     """Return the names of the heads that tasks of a command can have, with the overrides of single tasks."""
     head = args.tuning.head or "hf"  # the default is hf or hf_mean
-    return {head, *(chosen.get("head", head) for chosen in args.overrides.values())}
+    return {head, *(overrides.get("head", head) for overrides in args.overrides.values())}
 
 
 def check_can_save(args: Arguments) -> None:

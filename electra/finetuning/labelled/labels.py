@@ -63,7 +63,7 @@ class LabelSet(NamedTuple):
 
 
 def check_written(label: object, place: str) -> None:
-    """Raise a UserError for a label of bytes, and for a list that holds more than names and numbers, or lacks some."""
+    """Raise a UserError for a label of bytes, and for a list in which not all parts are names or numbers."""
     parts = label if isinstance(label, list) else []
     is_partly_missing = any(is_missing(part) and part != "" for part in parts) and not all(map(is_missing, parts))
     is_wrong = any(isinstance(part, bytes | list | tuple | dict) for part in parts)
@@ -238,8 +238,8 @@ def _unknown_label(example: Example, labels: LabelSet) -> str:
         expected = f"1 or 0 for each of {expected}"
         advice = "correct it"
         if isinstance(example.label, dict):
-            wrong = [(name, value) for name, value in example.label.items() if truth_of(value) is None]
-            label = f"{wrong[0][0]} {abridged(wrong[0][1])}" if wrong else label
+            no_truths = [(name, value) for name, value in example.label.items() if truth_of(value) is None]
+            label = f"{no_truths[0][0]} {abridged(no_truths[0][1])}" if no_truths else label
     return (
         f"{example.place} has {label}, but training has {expected:.200}; {advice}, or name it with --no_label if it "
         "means that there is no label"

@@ -137,7 +137,7 @@ def calibration_error(probabilities: NDArray[np.float64], is_right: NDArray[np.b
 
     Args:
         probabilities: probability that the model gives each answer, float (N,).
-        is_right: whether each answer is right, bool (N,).
+        is_right: whether each answer is right, bool or 1.0 and 0.0, (N,).
     """
     if not len(probabilities) or not np.isfinite(probabilities).all():
         return math.nan

@@ -19,7 +19,7 @@ def content_of(example: Example) -> tuple[str, ...]:
 def label_order(example: Example) -> float | tuple[float, ...]:
     """Return what an example is ordered by: its number; or the numbers of its classes, negated.
 
-    Negated numbers order classes as rows with 1 or 0 for each class are ordered, by which earlier versions held out.
+    So labels are ordered as rows with a 1 or a 0 for each class would be, by which earlier versions held rows out.
     """
     return tuple(-number for number in example.label) if isinstance(example.label, tuple) else example.label
 
@@ -27,8 +27,8 @@ def label_order(example: Example) -> float | tuple[float, ...]:
 def nested_order(examples: Sequence[Example], seed: int) -> list[int]:
     """Return the numbers of all examples in an order whose beginnings have each label in its share of the whole.
 
-    The first M examples of this order are a part of the first M + 1. Examples are ordered by label, and steps of the
-    golden ratio through this order spread any number of them evenly.
+    So a run on a smaller share of the texts trains on a part of those of a larger share. Examples are ordered by
+    label, and steps of the golden ratio through this order spread any number of them evenly.
     """
     rng = np.random.default_rng(seed)
     positions = (np.arange(len(examples)) * GOLDEN_RATIO + rng.random()) % 1

@@ -43,13 +43,13 @@ def describe_classes(folders: Mapping[Path, str], runs: Sequence[RunSummary]) ->
     for folder, name in folders.items():
         results = read_evaluation(folder)
         result, details = read_details(folder)
-        which = f"Seed {result.seed}, the only one"
+        about_run = f"Seed {result.seed}, the only one"
         if len(results) > 1:
             metric = CLASSIFY_METRICS[headline_of(result)].title
-            which = f"Seed {result.seed}, the best of {len(results)} by {metric}, whose answers and model are kept"
-        tables = class_blocks(details, f"{which}.")
-        what = "Labels" if "range" in details else "Classes"
-        blocks += tables if len(folders) == 1 else [Fold(f"{what} of {name}, seed {result.seed}", tables)]
+            about_run = f"Seed {result.seed}, the best of {len(results)} by {metric}, whose answers and model are kept"
+        tables = class_blocks(details, f"{about_run}.")
+        subject = "Labels" if "range" in details else "Classes"
+        blocks += tables if len(folders) == 1 else [Fold(f"{subject} of {name}, seed {result.seed}", tables)]
     return blocks
 
 

@@ -325,6 +325,6 @@ def verdicts_of(summary: Mapping[str, Any]) -> list[Verdict]:
         area, count = measures["AUROC"], measures["wrong"] + measures["right"]
         guessing = Rival("guessing", 0.5, measures["standard_error"])
         why_none = too_unknown(summary[UNKNOWN_SHARE]) or too_few(count, f"{level}s")
-        what = f"D finds wrong {level}s with an AUROC of {area:.3f}"
-        verdicts.append(verdict(what, area, [guessing], "{:.3f}".format, f"{count:,} {level}s", why_none))
+        claim = f"D finds wrong {level}s with an AUROC of {area:.3f}"
+        verdicts.append(verdict(claim, area, [guessing], "{:.3f}".format, f"{count:,} {level}s", why_none))
     return verdicts

@@ -111,8 +111,12 @@ class BiLstmSpanHead(IndependentHead):
 class JointHead(nn.Module):
     """A span head that scores ends for a start, by a layer that reads the hidden states of both.
 
-    A classifier scores whether there is an answer, from [CLS] and the mean of the hidden states, each weighted by the
-    probability that the answer starts there.
+    A classifier scores that there is no answer, from the hidden state of [CLS] and the mean of all hidden states, each
+    weighted by the probability that the answer starts there.
+
+    Args:
+        width: width of the hidden states, D.
+        has_classifier: whether there is a classifier.
     """
 
     def __init__(self, width: int, has_classifier: bool) -> None:
@@ -203,7 +207,7 @@ class SpanModel(TaskModel):
 
     Args:
         head: "joint", "hf" or "bilstm", see the module's docstring.
-        has_classifier: whether the joint head has a classifier of there being an answer.
+        has_classifier: whether the joint head has a classifier, which scores that there is no answer.
         beam_size: number of starts, and of ends, that evaluation keeps of a window.
         dropout: probability of dropout in front of the head; the original has none.
     """
