@@ -10,17 +10,11 @@ from electra.core.errors import UserError
 from electra.data.rows import Columns
 from electra.finetuning.data import Array
 from electra.finetuning.heads import EncoderWithHead
-from electra.finetuning.labelled.labels import Example, LabelSet
-from electra.finetuning.labelled.metrics import NUMBER, SEVERAL, SINGLE
+from electra.finetuning.labelled.labels import PROBLEM_TYPES, Example, LabelSet
+from electra.finetuning.labelled.metrics import SEVERAL, SINGLE
 from electra.finetuning.labelled.scores import class_names_of, decide_classes, mean_by_text
 from electra.finetuning.labelled.texts import TextColumns, encode_texts, read_example
 from electra.finetuning.predict import AskedColumns, Forward, Predictor, Saved
-
-KINDS = {
-    "multi_label_classification": SEVERAL,
-    "regression": NUMBER,
-}
-"""Name of a problem in transformers -> kind of the labels; `SINGLE` for other names."""
 
 
 def predictor_of_texts(
@@ -40,7 +34,8 @@ def predictor_of_texts(
     pair = asked_columns.text_pair_column or saved.settings.get("text_pair_column")
     config = saved.model.config
     classes = [config.id2label[number] for number in range(config.num_labels)]
-    labels = LabelSet(KINDS.get(config.problem_type, SINGLE), classes)
+    kinds = {problem: kind for kind, problem in PROBLEM_TYPES.items()}
+    labels = LabelSet(kinds.get(config.problem_type, SINGLE), classes)
     thresholds = read_thresholds(saved, asked_columns.model) if labels.kind == SEVERAL else None
     return Predictor(
         EncoderWithHead(saved.model.base_model, "hf", config.num_labels),

@@ -23,6 +23,13 @@ from electra.finetuning.row_checks import is_missing, plain_name, read_all, trut
 MOST_WHOLE_NUMBERS = 20
 """Different whole numbers up to which labels are classes; more are numbers."""
 
+PROBLEM_TYPES = {
+    SINGLE: "single_label_classification",
+    SEVERAL: "multi_label_classification",
+    NUMBER: "regression",
+}
+"""Kind of labels -> name of the problem in transformers."""
+
 Label = tuple[int, ...] | float
 """The label of a text: the numbers of its classes, ascending; or its number, scaled to the training data's range."""
 Form = Literal["one", "lists", "truths", "separated"]

@@ -31,6 +31,7 @@ from electra.finetuning.held_out import with_development
 from electra.finetuning.labelled.answers import predictor_of_texts
 from electra.finetuning.labelled.baselines import make_baselines
 from electra.finetuning.labelled.labels import (
+    PROBLEM_TYPES,
     Example,
     LabelledTexts,
     LabelSet,
@@ -97,12 +98,6 @@ THRESHOLDS_NOTE = (
     "its own, otherwise above one half; the pipeline gives the probabilities."
 )
 """Note in the card of a model that gives texts several classes."""
-PROBLEM_TYPES = {
-    SINGLE: "single_label_classification",
-    SEVERAL: "multi_label_classification",
-    NUMBER: "regression",
-}
-"""Kind of the labels -> its name in transformers."""
 
 
 def open_classification(args: Arguments) -> Task:

@@ -26,7 +26,7 @@ from electra.finetuning.data import Array, Examples, Logits, both_orders, encode
 from electra.finetuning.evaluation import Evaluation
 from electra.finetuning.heads import EncoderWithHead
 from electra.finetuning.labelled.answers import predictor_of_texts
-from electra.finetuning.labelled.labels import Example
+from electra.finetuning.labelled.labels import PROBLEM_TYPES, Example
 from electra.finetuning.labelled.metrics import NUMBER, SINGLE, calibration_error
 from electra.finetuning.labelled.texts import TextColumns, read_example
 from electra.finetuning.predict import AskedColumns, Predictor, Saved
@@ -216,7 +216,7 @@ def load_glue_task(
             examples=len(examples),
             is_labelled=examples.labels is not None,
         )
-    problem_type = "regression" if task.is_regression else "single_label_classification"
+    problem_type = PROBLEM_TYPES[NUMBER if task.is_regression else SINGLE]
     scored = {name: parts[name] for name, split in splits.items() if split.is_labelled and name != "train"}
     score = partial(score_all, partial(score_glue, task), partial(score_glue_examples, task))
     baselines = cache(lambda: score(glue_baselines(task, parts["train"], scored), splits))
