@@ -81,9 +81,6 @@ def load_choice_splits(
         split: read_all(rows, lambda placed: parse_question(placed[1], placed[0], no_label))
         for split, rows in rows_by_split(options, program_rows).items()
     }
-    for split, questions in questions_of_split.items():
-        if not questions:
-            raise UserError(f"there are no questions for {split}; name a file or a data set of questions")
     answers = [question.answer for question in chain.from_iterable(questions_of_split.values())]
     warn_if_unused(no_label, None in answers)
     apart = set_apart(questions_of_split, right_choices, lambda question: question.place)
