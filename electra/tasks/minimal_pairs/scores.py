@@ -92,7 +92,7 @@ def encode_sentences(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -
     return batches
 
 
-def token_counts(batches: Sequence[SentenceBatch]) -> Array:
+def sentence_lengths(batches: Sequence[SentenceBatch]) -> Array:
     """Return the number of tokens of each of N texts, without special tokens around the text, int64 (N,)."""
     counts = np.zeros(sum(len(sentences.texts) for sentences in batches), dtype=np.int64)
     for sentences in batches:
@@ -116,7 +116,7 @@ def baseline_scores(batches: Sequence[SentenceBatch]) -> tuple[Array, Array]:
         terms = np.vectorize(lambda token: log_frequency.get(token, 0.0), otypes=[float])(sentences.ids)
         terms[~sentences.is_text] = 0.0
         sums[sentences.texts] = terms.sum(axis=1)[sentences.rows]
-    return -token_counts(batches).astype(float), sums
+    return -sentence_lengths(batches).astype(float), sums
 
 
 @dataclass

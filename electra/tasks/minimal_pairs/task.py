@@ -35,7 +35,13 @@ from electra.runtime.threads import default_threads
 from electra.tasks.minimal_pairs.accuracies import margin, outcomes_of, summarize
 from electra.tasks.minimal_pairs.data import MinimalPairArguments, Pair, load_pairs
 from electra.tasks.minimal_pairs.report import BASELINES, PAIR_RESULTS_NAME, Accuracies, PairResults, report_pairs
-from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, baseline_scores, encode_sentences, token_counts
+from electra.tasks.minimal_pairs.scores import (
+    Scorer,
+    SentenceBatch,
+    baseline_scores,
+    encode_sentences,
+    sentence_lengths,
+)
 from electra.tokenizers.unknown import UnknownTokens
 
 logger = logging.getLogger(__name__)
@@ -213,7 +219,7 @@ def score_pairs(args: MinimalPairArguments, record: Mapping[str, object]) -> Non
     network: Any = scorer.discriminator or scorer.generator
     with making_folder(folder), computing(network.device, default_threads()):
         scores = scorer.scores(batches, names)
-    counts = token_counts(batches)
+    counts = sentence_lengths(batches)
     outcomes = {name: outcomes_of(values) for name, values in scores.items()}
     per_token = {name: outcomes_of(values / np.maximum(counts, 1)) for name, values in scores.items()}
     baseline_outcomes = dict(zip(BASELINES, map(outcomes_of, baseline_scores(batches)), strict=True))
