@@ -212,7 +212,7 @@ def overlap_f1(answer: str, reference: str) -> float:
 
 
 def null_aware_f1(answer: str, reference: str) -> float:
-    """Return `overlap_f1`, but 1 if both texts are empty: in version 2.0 no answer can be correct."""
+    """Return `overlap_f1`, but 1 if both texts are empty: in version 2.0 an empty answer can be right."""
     if not normalize_answer(answer) or not normalize_answer(reference):
         return exact_match(answer, reference)
     return overlap_f1(answer, reference)
