@@ -8,6 +8,6 @@ from tests.core.helpers import LONGEST, make_batch
 @pytest.fixture
 def batch():
     """Two rows of the longest length, without noise; the second ends in padding."""
-    made = make_batch(LONGEST, 15)
-    del made["mask_noise"]
-    return made
+    two_rows = make_batch(LONGEST, 15)
+    del two_rows["mask_noise"]
+    return two_rows

@@ -13,6 +13,7 @@ NETWORK_VOCAB_SIZE = 60
 LONGEST = 24
 """Of `tiny_network_config`."""
 MASK = 4
+"""The id of [MASK] in the models of `joint_model`."""
 objectives = parametrize("objective", OBJECTIVES)
 JUDGES = [name for name, objective in OBJECTIVES.items() if objective.finds_replaced and not objective.is_energy_based]
 """Objectives whose main network judges each token of any text."""
@@ -36,6 +37,7 @@ ALWAYS_LIKELIEST = 1e-7
 
 
 def tiny_network_config(model_type="electra", **changes):
+    """The configuration of a network of two layers, with two dropouts that can be told apart."""
     sizes = {
         "vocab_size": NETWORK_VOCAB_SIZE,
         "pad_token_id": 0,
@@ -52,6 +54,10 @@ def tiny_network_config(model_type="electra", **changes):
 
 
 def joint_model(discriminator, generator=None, generator_size=1.0, generator_layer_size=1.0, **options):
+    """An untrained model of a discriminator, a type or a configuration, and a generator of the same or another type.
+
+    Options are those of the model's configuration.
+    """
     config = tiny_network_config(discriminator) if isinstance(discriminator, str) else discriminator
     smaller = generator_config(config, generator_size, generator_layer_size, model_type=generator)
     torch.manual_seed(0)

@@ -25,6 +25,7 @@ from tests.helpers import parametrize, read_json
 
 
 def discriminator_of(recipe, **changes):
+    """The configuration of a recipe's discriminator, with the vocabulary of BERT."""
     sizes = {name: RECIPES[recipe][name] for name in (*SIZE_NAMES, *DROPOUTS)}
     return network_config(**{"vocab_size": 30522, "pad_token_id": 0, **sizes, **changes})
 
@@ -58,15 +59,15 @@ def test_a_configuration_made_in_python_has_the_values_of_its_objective(objectiv
     tokenizer = BertTokenizer(vocab={token: index for index, token in enumerate(SPECIAL_TOKENS.values())})
     of_command = joint_config(*network_options("small", {"objective": objective}), tokenizer).to_dict()
     network = discriminator_of("small")
-    made = ElectraPretrainingConfig(discriminator=network, generator=network, objective=objective)
+    by_default = ElectraPretrainingConfig(discriminator=network, generator=network, objective=objective)
     names = ({*KEYS.values()} - {"init_from_generator"}) | {"tie"}  # only a command begins so without being asked
-    assert {name: getattr(made, name) for name in names} == {name: of_command[name] for name in names}
+    assert {name: getattr(by_default, name) for name in names} == {name: of_command[name] for name in names}
     of_electra = {"mlm_probability": 0.15, "mlm_replacement_probability": 0.85, "discriminator_weight": 50.0}
-    given = ElectraPretrainingConfig(discriminator=network, generator=network, objective=objective, **of_electra)
-    given.save_pretrained(tmp_path)
+    chosen = ElectraPretrainingConfig(discriminator=network, generator=network, objective=objective, **of_electra)
+    chosen.save_pretrained(tmp_path)
     assert of_electra.items() <= read_json(tmp_path / "config.json").items()
-    read = ElectraPretrainingConfig.from_pretrained(tmp_path)
-    assert of_electra.items() <= read.to_dict().items()
+    opened = ElectraPretrainingConfig.from_pretrained(tmp_path)
+    assert of_electra.items() <= opened.to_dict().items()
 
 
 def test_a_uniform_generator_made_in_python_leaves_one_loss():
@@ -90,9 +91,9 @@ def test_the_generator_is_as_wide_as_asked(recipe, generator_size, hidden_size, 
     assert generator.num_attention_heads == heads
     assert generator.intermediate_size == intermediate_size
     changed = {"hidden_size", "num_attention_heads", "intermediate_size"}
-    mine = generator.to_dict()
-    theirs = discriminator.to_dict()
-    assert {name for name in theirs if mine[name] != theirs[name]} <= changed
+    values = generator.to_dict()
+    of_discriminator = discriminator.to_dict()
+    assert {name for name in of_discriminator if values[name] != of_discriminator[name]} <= changed
 
 
 @parametrize("model_type", BACKBONES)
@@ -109,6 +110,7 @@ def test_a_generator_of_size_1_has_the_discriminator_s_sizes(model_type):
     [(0.37, 64, 1), (0.38, 128, 2), (0.1, 24, 1), (1.1, 256, 4), (20 / 256, 24, 1)],
 )
 def test_a_width_is_rounded_to_whole_heads(generator_size, hidden_size, heads):
+    """Of 256: to a multiple of 64, the width of a head, and to one of 8 where less than a head is asked for."""
     generator = generator_config(discriminator_of("small"), generator_size, 1.0)
     assert (generator.hidden_size, generator.num_attention_heads) == (hidden_size, heads)
 
@@ -165,7 +167,7 @@ def test_the_joint_configuration_survives_a_file(tmp_path):
         disallow_correct=True,
     )
     config.save_pretrained(tmp_path)
-    read = ElectraPretrainingConfig.from_pretrained(tmp_path)
-    assert isinstance(read.generator, ElectraConfig) and isinstance(read.discriminator, ElectraConfig)
-    assert read.tie_word_embeddings is True
-    assert read.to_dict() == config.to_dict()
+    opened = ElectraPretrainingConfig.from_pretrained(tmp_path)
+    assert isinstance(opened.generator, ElectraConfig) and isinstance(opened.discriminator, ElectraConfig)
+    assert opened.tie_word_embeddings is True
+    assert opened.to_dict() == config.to_dict()

@@ -37,12 +37,14 @@ def rows(*lengths, width=None, seed=0):
 
 
 def uniform(*shape, seed=1):
+    """Numbers in [0, 1), the noise of a test."""
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def choose(input_ids, attention_mask, p=0.15, seed=1):
+def choose(input_ids, attention_mask, share=0.15, seed=1):
+    """The positions and which of them are chosen, both (B, K)."""
     maskable = maskable_tokens(input_ids, attention_mask, SPECIAL_IDS)
-    return choose_positions(maskable, attention_mask, uniform(*input_ids.shape, seed=seed), p)
+    return choose_positions(maskable, attention_mask, uniform(*input_ids.shape, seed=seed), share)
 
 
 def as_mask(positions, is_chosen, width):
@@ -62,25 +64,25 @@ def test_maskable_tokens_are_real_and_not_special():
 
 @parametrize("percent", range(5, 51))
 def test_the_number_of_chosen_positions_is_the_rounded_share(percent):
-    p = percent / 100
+    share = percent / 100
     width = 400
     attention_mask = torch.ones(width, width, dtype=torch.long).tril()  # row n - 1 has n real tokens
-    positions, is_chosen = choose_positions(attention_mask.bool(), attention_mask, uniform(width, width), p)
-    assert positions.shape == is_chosen.shape == (width, round(p * width))
-    assert is_chosen.sum(dim=1).tolist() == [max(1, round(p * n)) for n in range(1, width + 1)]
+    positions, is_chosen = choose_positions(attention_mask.bool(), attention_mask, uniform(width, width), share)
+    assert positions.shape == is_chosen.shape == (width, round(share * width))
+    assert is_chosen.sum(dim=1).tolist() == [max(1, round(share * tokens)) for tokens in range(1, width + 1)]
 
 
 def test_special_tokens_count_as_real_tokens_of_the_share():
     input_ids, attention_mask = rows(10)
     input_ids[0, 1:5] = UNK  # 4 maskable: of them it would be 1
-    assert choose(input_ids, attention_mask, p=0.35)[1].sum() == round(0.35 * 10) == 4
+    assert choose(input_ids, attention_mask, share=0.35)[1].sum() == round(0.35 * 10) == 4
 
 
 def test_never_more_positions_are_chosen_than_are_maskable():
     input_ids, attention_mask = rows(20, 20, 20, 4, 3)
     input_ids[0, 1:-1] = UNK  # nothing maskable
     input_ids[1, 2:-1] = UNK  # one token
-    positions, is_chosen = choose(input_ids, attention_mask, p=0.5)
+    positions, is_chosen = choose(input_ids, attention_mask, share=0.5)
     assert is_chosen.sum(dim=1).tolist() == [0, 1, 10, 2, 1]
     assert positions[1][is_chosen[1]].tolist() == [1]
 
@@ -90,13 +92,13 @@ def test_a_batch_of_one_token_rows_has_one_slot():
     assert positions.tolist() == [[0], [0]] and is_chosen.tolist() == [[True], [False]]
 
 
-@parametrize("p", [0.05, 0.25, 0.95])
-def test_chosen_positions_are_distinct_and_never_special(p):
+@parametrize("share", [0.05, 0.25, 0.95])
+def test_chosen_positions_are_distinct_and_never_special(share):
     input_ids, attention_mask = rows(*range(3, 67), width=70)
     input_ids[::3, 2:9:2] = UNK
     maskable = maskable_tokens(input_ids, attention_mask, SPECIAL_IDS)
     for seed in range(20):
-        positions, is_chosen = choose(input_ids, attention_mask, p, seed)
+        positions, is_chosen = choose(input_ids, attention_mask, share, seed)
         assert all(len(set(row)) == len(row) for row in positions.tolist())  # also the slots that do not count
         assert maskable.gather(1, positions)[is_chosen].all()
 
@@ -104,7 +106,7 @@ def test_chosen_positions_are_distinct_and_never_special(p):
 def test_every_set_of_maskable_positions_is_equally_likely():
     count = 20_000
     input_ids = torch.tensor([[CLS, 7, 8, SEP, 7, 9, 9, PAD]]).expand(count, -1)  # 1, 2, 4, 5 and 6 are maskable
-    positions, is_chosen = choose(input_ids, (input_ids != PAD).long(), p=0.3)
+    positions, is_chosen = choose(input_ids, (input_ids != PAD).long(), share=0.3)
     assert is_chosen.all() and positions.shape == (count, 2)
     pairs = [tuple(sorted(pair)) for pair in positions.tolist()]
     frequencies = [pairs.count(pair) for pair in itertools.combinations([1, 2, 4, 5, 6], 2)]
@@ -126,7 +128,7 @@ def test_chosen_positions_do_not_depend_on_the_rest_of_the_batch():
 # ---- [MASK]
 
 
-def test_mask_tokens_stand_exactly_where_said():
+def test_a_chosen_position_is_masked_if_its_number_is_below_the_share():
     input_ids = torch.tensor([[CLS, 7, 8, 9, SEP], [CLS, 6, 5, SEP, PAD]])
     masked_input_ids, is_mask_token = mask_tokens(
         input_ids,
@@ -143,7 +145,7 @@ def test_mask_tokens_stand_exactly_where_said():
     assert input_ids[0, 1] == 7  # the original text is untouched
 
 
-def test_random_tokens_stand_where_the_number_says():
+def test_a_number_between_the_shares_is_a_random_token():
     input_ids = torch.tensor([[CLS, 7, 8, 9, 6, SEP]])
     masked_input_ids, is_mask_token = mask_tokens(
         input_ids,
@@ -271,6 +273,7 @@ def test_deterministic_samples_are_the_same_ones():
         deterministic = sample_tokens(logits, numbers)
     finally:
         torch.use_deterministic_algorithms(False)
+    # Sums in another order: of 2000 numbers one may stand so near to a border that rounding decides.
     assert (deterministic == usual).float().mean() > 0.999 and not (deterministic == 7).any()
 
 

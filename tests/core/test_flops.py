@@ -10,6 +10,7 @@ from tests.helpers import parametrize
 
 
 def shape(hidden_size, num_layers, embedding_size, vocab_size=30522):
+    """A network whose other sizes follow from its width, as those of BERT."""
     heads = max(1, hidden_size // 64)
     return TransformerShape(hidden_size, 4 * hidden_size, num_layers, heads, embedding_size, vocab_size)
 
@@ -34,7 +35,8 @@ def test_the_google_rule_gives_the_published_training_flops(networks, run, expec
     assert google_training_flops(*networks, **sizes) == approx(expected, rel=1e-9)
 
 
-def test_the_google_rule_counts_the_lm_head_as_told():
+def test_the_google_rule_counts_the_lm_head_at_its_share_of_the_positions():
+    """Also flops_computation.py's number: of GPT, whose LM head is at all positions."""
     gpt = {"max_length": 512, "train_batch_size": 128, "steps": 960_800, "mlm_positions_fraction": 1.0}
     assert google_training_flops(None, shape(768, 12, 768, 40000), **gpt) == approx(3.968752231e19, rel=1e-9)
 
@@ -49,14 +51,16 @@ def test_six_n_t_counts_the_parameters_of_the_real_models(embedding_size):
 
     def count(model, *prefixes):
         parameters = model.named_parameters(remove_duplicate=False)
-        return sum(p.numel() for n, p in parameters if n.startswith(prefixes) and "electra.embeddings." not in n)
+        return sum(
+            p.numel() for name, p in parameters if name.startswith(prefixes) and "electra.embeddings." not in name
+        )
 
     encoder = count(discriminator, "electra.")
     discriminator_head = count(discriminator, "discriminator_predictions")
     lm_head = count(generator, "generator_predictions", "generator_lm_head")  # the decoder is the embedding table
     sizes = TransformerShape(32, 96, 3, 2, embedding_size, 101)
     tokens = 8 * 5 * 7
-    attention = 12 * 3 * 32 * 8
+    attention = 12 * 3 * 32 * 8  # of a token: 12 x layers x width x length
     run = {"max_length": 8, "train_batch_size": 5, "steps": 7, "mlm_positions_fraction": 0.25}
     assert six_n_t_flops(sizes, None, **run) == tokens * (6 * (encoder + discriminator_head) + attention)
     assert six_n_t_flops(None, sizes, **run) == tokens * (6 * (encoder + 0.25 * lm_head) + attention)

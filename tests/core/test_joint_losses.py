@@ -42,6 +42,7 @@ CASES = [
 
 
 def noisy_batch(*lengths):
+    """A batch of rows of these lengths, with fixed noise for masks and samples."""
     batch = make_batch(*lengths)
     sample_noise = torch.rand(batch["input_ids"].shape, generator=torch.Generator().manual_seed(1))
     return {**batch, "sample_noise": sample_noise}
@@ -50,10 +51,10 @@ def noisy_batch(*lengths):
 def of_generator(network, batch, output, config, cells):
     """The generator's fields; log p (N, V) and hidden states (N, width) at the masked positions."""
     ids = batch["input_ids"]
-    originals = batch["input_ids"][cells]
+    originals = ids[cells]
     masked = ids.index_put(cells, originals.masked_fill(output.is_mask_token[output.mlm_mask], MASK))
-    made = network(masked, batch["attention_mask"], batch["token_type_ids"], output_hidden_states=True)
-    logits = made.logits[cells]
+    answer = network(masked, batch["attention_mask"], batch["token_type_ids"], output_hidden_states=True)
+    logits = answer.logits[cells]
     log_p = logits.log_softmax(1)
     nll = F.nll_loss(log_p, originals, reduction="none")
     fields = {"generator_nll": nll, "generator_loss": nll.mean(), "predicted_ids": logits.argmax(1)}
@@ -63,28 +64,29 @@ def of_generator(network, batch, output, config, cells):
         temperature=config.sampling_temperature,
         disallowed_ids=originals if config.disallow_correct else None,
     )
-    return fields, log_p, made.hidden_states[-1][cells]
+    return fields, log_p, answer.hidden_states[-1][cells]
 
 
 def of_main_network(network, ids, attention_mask, token_type_ids, is_causal):
-    """Its hidden states and logits; a causal network's predict each token from those before it."""
+    """The network's output with its hidden states; causal logits predict each token from those before it."""
     if is_causal:
         earlier = torch.ones(ids.size(1), ids.size(1)).tril()
         attention_mask = (attention_mask[:, None, None] * earlier).log()
-    made = network(ids, attention_mask, token_type_ids, output_hidden_states=True)
+    answer = network(ids, attention_mask, token_type_ids, output_hidden_states=True)
     if is_causal:
-        made.logits = made.logits.roll(1, dims=1)
-    return made
+        answer.logits = answer.logits.roll(1, dims=1)
+    return answer
 
 
-def of_language_model(made, copy_gate, ids, seen):
+def of_language_model(answer, copy_gate, ids, corrupted_ids):
     """The probabilities (B, L, V), the loss of each token (B, L), and the copy gate's logits (B, L, 1) or None."""
-    p = made.logits.softmax(2)
+    probabilities = answer.logits.softmax(2)
     gate = None
     if copy_gate is not None:
-        gate = copy_gate(made.hidden_states[-1])
-        p = gate.sigmoid() * F.one_hot(seen, VOCAB_SIZE) + (1 - gate.sigmoid()) * p
-    return p, -p.gather(2, ids.unsqueeze(2)).squeeze(2).log(), gate
+        gate = copy_gate(answer.hidden_states[-1])
+        copied = F.one_hot(corrupted_ids, VOCAB_SIZE)
+        probabilities = gate.sigmoid() * copied + (1 - gate.sigmoid()) * probabilities
+    return probabilities, -probabilities.gather(2, ids.unsqueeze(2)).squeeze(2).log(), gate
 
 
 def written_out(copies, batch, output, config):
@@ -102,28 +104,29 @@ def written_out(copies, batch, output, config):
         fields, log_p, hidden = of_generator(copies["generator"], batch, output, config, cells)
     elif objective.draws_uniformly:
         fields["sampled_ids"] = (batch["sample_noise"][cells] * VOCAB_SIZE).long()
-    seen = output.corrupted_input_ids
+    corrupted_ids = output.corrupted_input_ids
     if objective.sees_samples:
         is_noise = torch.ones_like(ids[cells], dtype=torch.bool)
         if objective.is_energy_based:
             is_noise = batch["mask_noise"][..., 1][cells] < 0.5
-        shown = torch.where(is_noise, fields["sampled_ids"], ids[cells])
-        seen = fields["corrupted_input_ids"] = ids.index_put(cells, shown)
-        fields["is_replaced"] = seen != ids
+        drawn = torch.where(is_noise, fields["sampled_ids"], ids[cells])
+        corrupted_ids = fields["corrupted_input_ids"] = ids.index_put(cells, drawn)
+        fields["is_replaced"] = corrupted_ids != ids
         if objective.is_energy_based:
             fields["is_replaced"] = torch.zeros_like(ids, dtype=torch.bool).index_put(cells, is_noise)
-    made = of_main_network(copies["discriminator"], seen, *inputs, objective.is_causal)
+    answer = of_main_network(copies["discriminator"], corrupted_ids, *inputs, objective.is_causal)
     if objective.finds_replaced:
-        logits = made.logits
+        logits = answer.logits
         if objective.is_energy_based:  # k = 1/2
-            log_q = log_p.detach().gather(1, shown.unsqueeze(1)).squeeze(1)
+            log_q = log_p.detach().gather(1, drawn.unsqueeze(1)).squeeze(1)
             logits = logits.index_put(cells, logits[cells] + log_q)
         fields["discriminator_logits"] = logits if objective.at_all_tokens else logits[cells]
         is_real = batch["attention_mask"].bool()
         nll = DISCRIMINATOR_LOSSES[objective.loss](logits, fields["is_replaced"].float(), is_real, config)
     else:
-        p, nll, gate = of_language_model(made, copies.get("copy_gate"), ids, seen)
-        fields["mlm_predictions"] = p.argmax(2) if objective.at_all_tokens else p.argmax(2)[cells]
+        probabilities, nll, gate = of_language_model(answer, copies.get("copy_gate"), ids, corrupted_ids)
+        likeliest = probabilities.argmax(2)
+        fields["mlm_predictions"] = likeliest if objective.at_all_tokens else likeliest[cells]
         if objective.has_copy_gate:
             fields["discriminator_logits"] = -gate.squeeze(2)
     counted = batch["attention_mask"].bool() if objective.at_all_tokens else cells
@@ -164,7 +167,7 @@ def test_each_loss_of_a_discriminator_is_trained_and_written_out():
 @parametrize(("objective", "options"), CASES)
 def test_losses_and_gradients_are_those_written_out(objective, options, training, monkeypatch):
     """Copies share nothing: equal gradients mean that shared weights get the sum, and that no other gradient flows."""
-    monkeypatch.setattr(ablations, "HEAD_POSITIONS", 7)
+    monkeypatch.setattr(ablations, "HEAD_POSITIONS", 7)  # many blocks, of which the last is not full
     shares = {"mlm_probability": 0.3, "discriminator_weight": 3.0}
     model = make_model(dropout=0.0, objective=objective, **shares, **options).train(training)
     copies = {role: copy.deepcopy(module) for role, module in model.named_children()}
@@ -174,15 +177,15 @@ def test_losses_and_gradients_are_those_written_out(objective, options, training
     output.loss.backward()
     assert output.mlm_mask.sum(dim=1).tolist() == [round(0.3 * length) for length in LENGTHS]
     expected = written_out(copies, batch, output, model.config)
-    for name, value in expected.items():
-        found = getattr(output, name)
+    for name, expected_value in expected.items():
+        value = getattr(output, name)
         if training and name in ("predicted_ids", "mlm_predictions"):
-            assert found is None
+            assert value is None
         else:
-            assert name == "loss" or not found.requires_grad
-            if value.dim() < found.dim():
-                found = at_masked(output, found)
-            assert_close(found, value, atol=1e-5, rtol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
+            assert name == "loss" or not value.requires_grad
+            if expected_value.dim() < value.dim():
+                value = at_masked(output, value)
+            assert_close(value, expected_value, atol=1e-5, rtol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
 
     expected["loss"].backward()
     gradients = {}
@@ -200,7 +203,7 @@ def test_losses_and_gradients_are_those_written_out(objective, options, training
 
 
 @objectives
-def test_losses_are_means_over_all_tokens(objective):
+def test_losses_of_parts_of_a_batch_are_means_over_all_its_tokens(objective):
     model = make_model(objective=objective, mlm_probability=0.3).eval()
     batch = noisy_batch(30, 12, 9, 25, 6, 11)
     whole = model(**batch)
@@ -217,9 +220,8 @@ def test_losses_are_means_over_all_tokens(objective):
     for name in ("loss", "generator_loss", "main_loss", "adversarial_loss", "baseline_loss"):
         if whole.get(name) is not None:
             assert_close(sum(output[name] for output in outputs) / 3, whole[name])
-    for name, parameter in model.named_parameters():
-        if name in expected:
-            assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-5)
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert_close(gradients, expected, rtol=1e-4, atol=1e-5)
 
 
 @objectives
@@ -271,7 +273,9 @@ def test_a_text_that_was_corrupted_before_is_judged_as_in_its_step(objective):
     assert judged.mlm_positions.shape == judged.mlm_mask.shape == (4, 0)  # no other metric has a token to count
 
 
-def test_a_loss_knows_which_tokens_are_of_one_text(monkeypatch):
+def test_a_loss_is_told_the_text_of_each_token_of_a_row(monkeypatch):
+    """Texts are numbered in their row, and padding behind them has the next number; without lengths all have 0."""
+
     def number(logits, is_replaced, text_numbers, objective):
         return logits * 0 + text_numbers
 
@@ -280,20 +284,21 @@ def test_a_loss_knows_which_tokens_are_of_one_text(monkeypatch):
     batch = make_batch(6, 4)
     before = {"corrupted_input_ids": batch["input_ids"]}
     lengths = {"segment_lengths": torch.tensor([[2, 4], [4, 0]])}
-    for inputs, second in ((batch, 0), ({**batch, **before}, 0), ({**batch, **lengths}, 1)):
-        numbers = model(**inputs).main_nll.tolist()
-        assert numbers == [[0, 0, *[second] * 4], [0, 0, 0, 0, second + 1, second + 1]]
+    for inputs in (batch, {**batch, **before}):
+        assert model(**inputs).main_nll.tolist() == [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]]
+    assert model(**batch, **lengths).main_nll.tolist() == [[0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 2, 2]]
 
 
 def test_logits_of_all_positions_are_not_kept(monkeypatch):
     monkeypatch.setattr(ablations, "HEAD_POSITIONS", 7)
     model = make_model(objective="all_tokens_mlm").train()
-    kept = []
+    kept_shapes = []
 
     def keep(tensor):
-        kept.append(tuple(tensor.shape))
+        kept_shapes.append(tuple(tensor.shape))
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         output = model(**make_batch(33, 33))
-    assert (output.mlm_positions.numel(), VOCAB_SIZE) in kept and (7, VOCAB_SIZE) not in kept
+    assert (output.mlm_positions.numel(), VOCAB_SIZE) in kept_shapes  # the generator's
+    assert (7, VOCAB_SIZE) not in kept_shapes

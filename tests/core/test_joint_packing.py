@@ -41,6 +41,7 @@ def model_of(model_type, **options):
 
 
 def losses_and_gradients(model, batch):
+    """A list of the losses of a step, and the gradients by the names of their weights."""
     model.zero_grad()
     output = model(**batch)
     output.loss.backward()
@@ -48,24 +49,27 @@ def losses_and_gradients(model, batch):
     return losses, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def assert_the_same(model):
+def check_packed_rows(model):
+    """Compare losses, gradients and counts of tokens of common rows with those of rows of their own."""
     packed, alone = packed_and_alone()
     assert packed["input_ids"].shape == (3, LONGEST - 1) and len(alone["input_ids"]) == 7
-    (losses, gradients), (expected, expected_gradients) = (losses_and_gradients(model, b) for b in (packed, alone))
+    (losses, gradients), (expected, expected_gradients) = (
+        losses_and_gradients(model, batch) for batch in (packed, alone)
+    )
     assert_close(losses, expected, rtol=1e-6, atol=1e-6)
     assert_close(gradients, expected_gradients, rtol=1e-5, atol=2e-6)
     assert torch.equal(model.count_tokens(**packed), model.count_tokens(**alone))
 
 
 @parametrize("model_type", PACKED)
-def test_losses_and_gradients_are_those_of_rows_of_their_own(model_type):
-    assert_the_same(model_of(model_type))
+def test_each_architecture_has_the_losses_and_gradients_of_rows_of_their_own(model_type):
+    check_packed_rows(model_of(model_type))
 
 
 @objectives
-def test_so_are_those_of_every_objective(objective):
+def test_each_objective_has_the_losses_and_gradients_of_rows_of_their_own(objective):
     size = 1.0 if OBJECTIVES[objective].has_stages else 0.5
-    assert_the_same(model_of("electra", objective=objective, generator_size=size))
+    check_packed_rows(model_of("electra", objective=objective, generator_size=size))
 
 
 def test_a_bound_of_training_rows_drops_no_position_in_evaluation():
@@ -77,7 +81,7 @@ def test_a_bound_of_training_rows_drops_no_position_in_evaluation():
     assert model.eval()(**packed).mlm_mask.sum() == chosen
 
 
-def test_own_masks_and_unknown_kernels_cannot_share_rows():
+def test_networks_with_masks_of_their_own_or_unknown_kernels_cannot_share_rows():
     assert [name for name in BACKBONES if name not in PACKED] == ["deberta-v2"]
     config = tiny_network_config("electra")
     config._attn_implementation = "flash_attention_2"
@@ -88,13 +92,13 @@ def test_own_masks_and_unknown_kernels_cannot_share_rows():
         assert can_share_rows(config, 7) and not can_share_rows(config, 8)
 
 
-@parametrize(("p", "segments", "length", "expected"), [(0.1, 6, 3, 6), (0.35, 7, 50, 126)])
-def test_a_bound_that_is_just_reached_drops_no_position(p, segments, length, expected):
+@parametrize(("share", "segments", "length", "expected"), [(0.1, 6, 3, 6), (0.35, 7, 50, 126)])
+def test_a_bound_that_is_just_reached_drops_no_position(share, segments, length, expected):
     """.1 * 18 + 6 * .7 and .35 * 350 + 7 * .5 are an integer in exact arithmetic, and less in floats."""
     lengths = torch.full((1, segments), length)
     maskable = torch.ones(1, segments * length, dtype=torch.bool)
     maskable[:, ::length] = maskable[:, length - 1 :: length] = False
     noise = torch.rand(1, segments * length, generator=torch.Generator().manual_seed(0))
-    counted = count_chosen_in_segments(maskable, lengths, p)
-    _, is_chosen = choose_in_segments(maskable, noise, p, lengths)
+    counted = count_chosen_in_segments(maskable, lengths, share)
+    _, is_chosen = choose_in_segments(maskable, noise, share, lengths)
     assert counted.sum() == is_chosen.sum() == expected

@@ -20,6 +20,7 @@ def trained(model, batch):
 
 
 def names_of(model, network):
+    """The names of a network's weights, without those that another network owns."""
     return {name for name, _ in model.named_parameters() if name.startswith(network)}
 
 
@@ -43,10 +44,12 @@ def test_the_second_stage_trains_the_discriminator_alone():
     model = make_model(objective="two_stage", discriminator_weight=1.0)
     batch = make_batch(30, 17)
     together, both = trained(model, batch)
-    kept = []  # for a backward pass that never comes
-    model.generator.electra.register_forward_hook(lambda *a: kept.append(a[2].last_hidden_state.requires_grad))
+    with_graph = []  # kept for a backward pass that would never come
+    model.generator.electra.register_forward_hook(
+        lambda module, args, output: with_graph.append(output.last_hidden_state.requires_grad)
+    )
     alone, grads = trained(model, batch | {"train_generator": False})
-    assert kept == [False]
+    assert with_graph == [False]
     assert set(grads) == names_of(model, "discriminator")
     assert "discriminator.electra.embeddings.word_embeddings.weight" in grads
     assert all(torch.equal(grad, both[name]) for name, grad in grads.items())
@@ -65,27 +68,31 @@ def test_in_evaluation_both_networks_always_answer():
         assert torch.equal(output.main_nll, expected.main_nll)
 
 
-def test_an_evaluation_without_gradients_keeps_none():
+def test_an_evaluation_without_gradients_keeps_no_graph():
     model = make_model().eval()
     batch = make_batch(30, 17)
-    kept = []
+    with_graph = []
     for network in (model.generator, model.discriminator):
-        network.electra.register_forward_hook(lambda *a: kept.append(a[2].last_hidden_state.requires_grad))
+        network.electra.register_forward_hook(
+            lambda module, args, output: with_graph.append(output.last_hidden_state.requires_grad)
+        )
     with torch.no_grad():
         run(model, batch)
-    assert kept == [False, False]
+    assert with_graph == [False, False]
 
 
 def test_the_networks_of_two_stages_share_nothing(tmp_path):
     model = make_model(objective="two_stage")
     model.save_pretrained(tmp_path)
     loaded = ElectraForJointPretraining.from_pretrained(tmp_path)
-    ours, theirs = (n.electra.embeddings.word_embeddings.weight for n in (loaded.generator, loaded.discriminator))
-    assert not torch.equal(ours, theirs) and ours.data_ptr() != theirs.data_ptr()
-    assert loaded.generator.generator_lm_head.weight is ours
+    of_generator, of_discriminator = (
+        network.electra.embeddings.word_embeddings.weight for network in (loaded.generator, loaded.discriminator)
+    )
+    assert not torch.equal(of_generator, of_discriminator) and of_generator.data_ptr() != of_discriminator.data_ptr()
+    assert loaded.generator.generator_lm_head.weight is of_generator
     make_number_tokenizer(VOCAB_SIZE).save_pretrained(tmp_path)
     encoder = load_encoder(str(tmp_path)).model
-    assert torch.equal(encoder.embeddings.word_embeddings.weight, theirs)
+    assert torch.equal(encoder.embeddings.word_embeddings.weight, of_discriminator)
 
 
 # ---- the gate
@@ -102,8 +109,8 @@ def test_behind_a_closed_gate_only_shared_weights_learn(objective):
     assert torch.equal(closed.sampled_ids, opened.sampled_ids)
     assert_close(closed.loss, 7 * closed.main_loss)
     assert torch.equal(closed.generator_loss, opened.generator_loss)
-    for name, grad in grads.items():
-        assert_close(grad, both[name]) if name not in shared else None
+    for name in grads.keys() - shared:
+        assert_close(grads[name], both[name])
     word_table = "generator.electra.embeddings.word_embeddings.weight"
     assert grads[word_table].abs().sum() > 0 and not torch.allclose(grads[word_table], both[word_table])
 

@@ -22,12 +22,14 @@ class Model(nn.Module):
         self.head = nn.Linear(16, 2)
 
 
-def build(config, **options):
+def build(config):
+    """A model around an untrained encoder."""
     torch.manual_seed(0)
-    return Model(AutoModel.from_config(config, **options))
+    return Model(AutoModel.from_config(config))
 
 
 def groups_of(model, mode="paper", decay=0.5, weight_decay=0.1):
+    """The groups of an optimizer for this model."""
     return layer_decay_groups(
         model, learning_rate=PEAK, weight_decay=weight_decay, decay=decay, mode=mode,
         with_weight_decay=Trainer.get_decay_parameter_names(None, model),
@@ -52,6 +54,7 @@ def test_twelve_layers_have_the_exponents_of_each_code_base(mode, embeddings, bo
     assert len(factors) == 14
 
 
+# Exponents by the beginnings of names, of two layers: the top layer has 1, the head 0.
 LAYERS = {"encoder.encoder.layer.0.": 2, "encoder.encoder.layer.1.": 1}
 ELECTRA = {"encoder.embeddings": 3, **LAYERS, "encoder.pooler.": 0, "head.": 0}
 EXPONENTS = {
@@ -72,12 +75,13 @@ def test_every_parameter_of_an_encoder_has_the_rate_of_its_layer(model_type):
 
 
 @parametrize(("mode", "expected"), [("google", [4, 3, 2, 0]), ("rc2020", [1, 1, 0, 0])])
-def test_the_other_modes_reach_the_parameters(mode, expected):
+def test_the_parameters_of_an_encoder_have_the_exponents_of_the_other_modes(mode, expected):
     names = ("encoder.embeddings", "encoder.encoder.layer.0.", "encoder.encoder.layer.1.", "head.")
     check_exponents(dict(zip(names, expected, strict=True)), build(tiny_configs()["electra"]), mode)
 
 
-def test_albert_counts_what_differs():
+def test_albert_counts_the_layers_that_differ():
+    """Eight layers are computed by two groups of two, so there are four rates."""
     values = {**tiny_configs()["albert"].to_dict(), "num_hidden_layers": 8, "num_hidden_groups": 2}
     model = build(AlbertConfig(**{**values, "inner_group_num": 2}))
     layers = [f"encoder.encoder.albert_layer_groups.{group}.albert_layers.{i}." for group in (0, 1) for i in (0, 1)]
@@ -90,7 +94,7 @@ def test_albert_counts_what_differs():
 def test_weight_decay_spares_what_transformers_spares(encoder):
     model = Model(encoder)
     expected = set(Trainer.get_decay_parameter_names(None, model))
-    decay_of = {id(parameter): g["weight_decay"] for g in groups_of(model) for parameter in g["params"]}
+    decay_of = {id(p): group["weight_decay"] for group in groups_of(model) for p in group["params"]}
     assert {name for name, p in model.named_parameters() if decay_of[id(p)] == 0.1} == expected
     assert set(decay_of.values()) == {0.1, 0.0}
 
@@ -109,7 +113,7 @@ def test_frozen_parameters_are_in_no_group():
     groups = groups_of(model, weight_decay=0.0)
     trained = [id(p) for group in groups for p in group["params"]]
     assert sorted(trained) == sorted(id(p) for p in model.parameters() if p.requires_grad)
-    # embeddings_project is left of the embeddings' rate, and without weight decay there is one group for each rate
+    # embeddings_project still has the embeddings' rate, and without weight decay there is one group for each rate
     assert [group["lr"] for group in groups] == approx([PEAK, PEAK / 2, PEAK / 4, PEAK / 8])
 
 

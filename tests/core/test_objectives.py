@@ -40,18 +40,18 @@ def test_generator_loss_and_gradient_are_those_of_cross_entropy(dtype):
     weights = torch.rand(40, generator=random)
     logits[:20].scatter_add_(1, originals[:20, None], torch.linspace(0, 40, 20)[:, None].to(dtype))  # some are certain
     exact = logits.double().requires_grad_()
-    wanted = F.cross_entropy(exact, originals, reduction="none")
-    (wanted * weights).sum().backward()
+    expected = F.cross_entropy(exact, originals, reduction="none")
+    (expected * weights).sum().backward()
     for compiled in (False, True):
-        ours = logits.clone().requires_grad_()
+        inputs = logits.clone().requires_grad_()
         function = torch.compile(nll_and_probabilities, backend="eager") if compiled else nll_and_probabilities
-        nll, probabilities = function(ours, originals)
+        nll, probabilities = function(inputs, originals)
         (nll * weights).sum().backward()
-        assert_close(nll.double(), wanted.detach(), rtol=1e-5, atol=1e-5)
+        assert_close(nll.double(), expected.detach(), rtol=1e-5, atol=1e-5)
         assert_close(probabilities.double(), exact.detach().softmax(1), rtol=1e-5, atol=1e-7)
-        assert not probabilities.requires_grad and ours.grad is not None and exact.grad is not None
+        assert not probabilities.requires_grad and inputs.grad is not None and exact.grad is not None
         rounding = torch.finfo(dtype).eps
-        assert_close(ours.grad.double(), exact.grad, rtol=rounding, atol=1e-6 if not compiled else 1e-5)
+        assert_close(inputs.grad.double(), exact.grad, rtol=rounding, atol=1e-6 if not compiled else 1e-5)
 
 
 def test_the_discriminator_loss_is_the_binary_cross_entropy():
@@ -69,6 +69,7 @@ def test_losses_of_extreme_logits_are_finite():
 
 
 def test_losses_of_half_precision_logits_are_computed_in_fp32():
+    """Of the discriminator, and of the copy gate against the mixture in float64."""
     random = torch.Generator().manual_seed(0)
     logits = torch.randn(64, 30, generator=random).bfloat16()
     gate = torch.randn(64, generator=random).bfloat16()
@@ -113,8 +114,8 @@ def test_the_discriminator_gradient_is_the_error_at_real_tokens(padding_logit):
 
 def mixture(logits, copy_logits, input_ids):
     """p(x) over the whole vocabulary as the paper writes it, in float64."""
-    copy = torch.sigmoid(copy_logits.double()).unsqueeze(1)
-    return copy * torch.nn.functional.one_hot(input_ids, logits.size(1)) + (1 - copy) * logits.double().softmax(1)
+    copies = torch.sigmoid(copy_logits.double()).unsqueeze(1)
+    return copies * F.one_hot(input_ids, logits.size(1)) + (1 - copies) * logits.double().softmax(1)
 
 
 @parametrize("sure", [100.0, 1e4])
@@ -126,7 +127,7 @@ def test_extreme_gates_and_softmaxes_give_finite_gradients(sure):
     seen = torch.tensor([0, 0, 0, 0, 0])
     originals = torch.tensor([0, 1, 0, 1, 0])
     nll = copy_nll(logits, gate, seen, originals)
-    # the last: neither way says so, by e^-sure each; together twice that
+    # The last: the gate says so by e^-sure, and the softmax of a closed gate by e^-sure: together twice that.
     assert_close(nll, torch.tensor([0.0, sure + LN2, LN2, LN2, sure - LN2]))
     nll.sum().backward()
     assert torch.isfinite(gate.grad).all() and torch.isfinite(logits.grad).all()
@@ -139,9 +140,9 @@ def test_the_most_likely_token_counts_what_is_copied_to_it():
     seen = torch.randint(7, (400,), generator=random)
     predicted = copy_prediction(logits, gate, seen)
     assert torch.equal(predicted, mixture(logits, gate, seen).argmax(1))
-    by_softmax = logits.argmax(1)
-    by_gate = gate > 0
-    assert (predicted != by_softmax).any() and (predicted[~by_gate] == seen[~by_gate]).any()
+    # All cases occur: the softmax alone would be wrong, a token is copied by a closed gate, and one is not copied.
+    is_open = gate > 0
+    assert (predicted != logits.argmax(1)).any() and (predicted[~is_open] == seen[~is_open]).any()
     assert (predicted != seen).any()
 
 
@@ -238,8 +239,11 @@ def test_reports_and_cards_have_sentences_of_each_objective(objective):
 
 
 def test_help_names_the_objectives_with_other_values():
-    assert HELP["mlm_replacement_probability"].endswith("Not set: 0.85; 0.8 with mlm; 1 with electric.")
-    assert HELP["discriminator_weight"].endswith("Not set: 50; 1 with replace_mlm, all_tokens_mlm.")
+    for option, values in (
+        ("mlm_replacement_probability", ("0.85", "0.8 with mlm", "1 with electric")),
+        ("discriminator_weight", ("50", "1 with replace_mlm, all_tokens_mlm")),
+    ):
+        assert all(value in HELP[option] for value in values)
 
 
 def test_a_uniform_generator_is_no_network_and_leaves_one_loss():

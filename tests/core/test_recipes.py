@@ -31,10 +31,11 @@ def test_the_recipes_are_table_6(name, sizes):
     assert (recipe["hidden_dropout_prob"], recipe["attention_probs_dropout_prob"]) == (0.1, 0.1)
 
 
-def test_own_recipes_work_with_every_objective():
-    for objective in OBJECTIVES:
-        if objective != "two_stage":  # needs networks of one size
-            parse_pretraining_arguments(["--model_size", "tiny", "--train_file", "text.txt", "--objective", objective])
+@parametrize("objective", [name for name, objective in OBJECTIVES.items() if not objective.has_stages])
+def test_the_tiny_recipe_goes_with_every_objective_of_networks_of_two_sizes(objective):
+    flags = ["--model_size", "tiny", "--train_file", "text.txt", "--objective", objective]
+    config = build_model(parse_pretraining_arguments(flags), make_number_tokenizer(64)).config
+    assert config.objective == objective
 
 
 def test_modern_small_costs_as_much_as_small():
@@ -42,6 +43,6 @@ def test_modern_small_costs_as_much_as_small():
     for name in ("small", "modern-small"):
         args = parse_pretraining_arguments(["--model_size", name, "--train_file", "text.txt", "--use_cpu"])
         config = build_model(args, make_number_tokenizer(64)).config
-        config.generator.vocab_size = config.discriminator.vocab_size = 30522
+        config.generator.vocab_size = config.discriminator.vocab_size = 30522  # without tables of this size
         costs.append(training_flops(config, max_length=128, batch_size=128, steps=1)[0])
     assert costs[1] == approx(costs[0], rel=0.01)

@@ -44,12 +44,13 @@ def test_neighbouring_seeds_give_independent_numbers():
     for stream in streams:
         assert stats.kstest(stream, "uniform").pvalue > SMALLEST_P
         for other in [*(other for other in streams if other is not stream), np.roll(stream, 1)]:
+            # Each number in one of 16 cells: all 256 pairs of cells are equally likely.
             pairs = np.bincount((stream * 16).astype(int) * 16 + (other * 16).astype(int), minlength=256)
             assert stats.chisquare(pairs).pvalue > SMALLEST_P
 
 
 @parametrize("size", [1, 2, 3, 7, 64, 4097])
-def test_permute_takes_every_index_to_another_place(size):
+def test_permute_takes_the_indices_to_all_places(size):
     for epoch in range(3):
         images = permute(np.arange(size), size, 42, epoch)
         assert images.dtype == np.int64 and sorted(images.tolist()) == list(range(size))
@@ -74,6 +75,7 @@ def test_every_pair_of_places_is_equally_likely(size):
 
 @parametrize("size", [64, 65, 128, 200, 1000, 1023])
 def test_a_local_permutation_reads_few_places_at_a_time(size, monkeypatch):
+    """A pool of 64 images comes from 8 whole stretches of 8, before the rotation, by which `turn` differs."""
     monkeypatch.setattr(rng, "POOL", 64)
     monkeypatch.setattr(rng, "STRETCH", 8)
     for epoch in range(3):

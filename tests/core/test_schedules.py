@@ -1,4 +1,4 @@
-"""The optimizer against the original's update written out, the groups of real models, the schedule by hand."""
+"""The optimizer against the original's update written out; the schedules by hand."""
 
 import functools
 from types import SimpleNamespace
@@ -23,9 +23,10 @@ LEARNING_RATE = 5e-3
 
 
 def make_parameters(device="cpu"):
+    """Three parameters in float64, always the same."""
     generator = torch.Generator().manual_seed(0)
     shapes = [(5, 3), (7,), (2, 2)]
-    return [nn.Parameter(torch.randn(s, generator=generator, dtype=torch.float64).to(device)) for s in shapes]
+    return [nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64).to(device)) for shape in shapes]
 
 
 def gradients(parameters, steps):
@@ -41,6 +42,7 @@ def gradients(parameters, steps):
 
 
 def make_optimizer(parameters, **kernel):
+    """Our optimizer of three parameters, of which the second has no weight decay."""
     return AdamWNoBiasCorrection(
         [{"params": parameters[::2], "weight_decay": WEIGHT_DECAY}, {"params": parameters[1:2], "weight_decay": 0.0}],
         lr=LEARNING_RATE,
@@ -85,7 +87,7 @@ def test_many_steps_equal_the_original_written_out(kernel, device):
         scheduler.step()
         original.step(expected, LEARNING_RATE * schedule(step))
     for parameter, start, reference in zip(parameters, make_parameters(device=device), expected, strict=True):
-        assert (reference - start).abs().min() > 1e-4
+        assert (reference - start).abs().min() > 1e-4  # all have moved, far more than the tolerance
         assert_close(parameter, reference, rtol=1e-9, atol=1e-12)
 
 
@@ -117,13 +119,14 @@ def stable(warmup=0, decay_steps=None, **options):
 
 
 def factors(args, *lengths):
+    """The factors of the learning rate at all steps of stages of these lengths."""
     schedule = create_schedule(args, torch.optim.SGD(make_parameters(), lr=1.0), lengths)
     return [schedule.lr_lambdas[0](step) for step in range(sum(lengths) + 1)]
 
 
-@parametrize("given", [{"decay_steps": 0.4}, {"decay_steps": 4}, {"num_decay_steps": 4}], ids=str)
-def test_the_rate_is_constant_until_the_decay_begins(given):
-    args = stable(warmup=2, **given)
+@parametrize("options", [{"decay_steps": 0.4}, {"decay_steps": 4}, {"num_decay_steps": 4}], ids=str)
+def test_the_rate_is_constant_until_the_decay_begins(options):
+    args = stable(warmup=2, **options)
     check_schedule(args, [10], is_resumed=False)
     assert factors(args, 10) == approx([0, 0.5, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25, 0])
 
@@ -133,7 +136,8 @@ def test_a_decay_is_a_tenth_and_at_most_what_the_warm_up_leaves():
     assert factors(stable(), 15)[12:] == approx([1, 1, 0.5, 0])  # a share of a step is a step, as in the warm-up
     assert factors(stable(warmup=19), 20)[18:] == approx([18 / 19, 1, 0])
     check_schedule(stable(warmup=1), [1], is_resumed=False)
-    args = stable(warmup=2, decay_steps=0.9)  # 2 of 1.5 steps, and 13 of 13.5
+    # A share of 0.9 is 13.5 of 15 steps, and 13 are left behind the warm-up.
+    args = stable(warmup=2, decay_steps=0.9)
     check_schedule(args, [15], is_resumed=False)
     assert factors(args, 15)[1:4] == approx([0.5, 1, 12 / 13])
 
@@ -143,7 +147,7 @@ def test_each_stage_has_its_decay():
 
 
 @parametrize(
-    ("given", "named"),
+    ("options", "named_option"),
     [
         ({"decay_steps": 7}, "--decay_steps 7"),
         ({"decay_steps": 0.7}, "--decay_steps 0.7"),
@@ -158,13 +162,15 @@ def test_each_stage_has_its_decay():
     ],
     ids=str,
 )
-def test_a_decay_that_does_not_fit_is_refused(given, named):
+def test_a_decay_that_does_not_fit_is_refused(options, named_option):
+    args = stable(warmup=4, **options)
     for lengths in ([10], [20, 10]):
-        assert named in refused(lambda: check_schedule(stable(warmup=4, **given), lengths, is_resumed=False))  # noqa: B023
+        assert named_option in refused(lambda lengths=lengths: check_schedule(args, lengths, is_resumed=False))
 
 
 @parametrize("steps", [0.1, 7])
 def test_a_run_goes_on_with_the_decay_that_it_has_begun(steps):
+    """Values of earlier versions, which a new run is refused: less than a step, and more than the warm-up leaves."""
     args = stable(warmup=4, num_decay_steps=steps)
     check_schedule(args, [10], is_resumed=True)
     expected = [1.0] * 6 if steps < 1 else [6 / 7, 5 / 7, 4 / 7, 3 / 7, 2 / 7, 1 / 7]

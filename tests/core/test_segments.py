@@ -36,10 +36,10 @@ def policy(cache):
     return make_policy("windows", cache, np.arange(len(cache)), max_length=19, seed=42)
 
 
-def questions(dataset, positions):
-    """Content and mask seed of some segments."""
+def seeded_contents(dataset, positions):
+    """(A, B or None, mask seed) of the segments at some positions."""
     segments = dataset.__getitems__(positions)
-    return [(*content, s.mask_seed) for content, s in zip(contents(segments), segments, strict=True)]
+    return [(*content, item.mask_seed) for content, item in zip(contents(segments), segments, strict=True)]
 
 
 # A run
@@ -65,13 +65,13 @@ def test_a_sample_follows_from_its_position(policy):
     size = len(policy)
     segments = TrainingSegments(policy, num_samples=3 * size, seed=7)
     assert len(segments) == 3 * size
-    run = [questions(segments, [position])[0] for position in range(3 * size)]
+    run = [seeded_contents(segments, [position])[0] for position in range(3 * size)]
     assert len({mask_seed for _, _, mask_seed in run}) == 3 * size
     for batch_size in (5, size + 1, 3 * size):
-        batches = [range(i, min(i + batch_size, 3 * size)) for i in range(0, 3 * size, batch_size)]
-        assert list(itertools.chain.from_iterable(questions(segments, batch) for batch in batches)) == run
+        batches = [range(start, min(start + batch_size, 3 * size)) for start in range(0, 3 * size, batch_size)]
+        assert list(itertools.chain.from_iterable(seeded_contents(segments, batch) for batch in batches)) == run
     positions = [size, 0, 2 * size + 3, size - 1, 5, size, 2 * size]
-    assert questions(segments, positions) == [run[position] for position in positions]
+    assert seeded_contents(segments, positions) == [run[position] for position in positions]
 
 
 # An evaluation
@@ -79,27 +79,29 @@ def test_a_sample_follows_from_its_position(policy):
 
 def test_an_evaluation_is_epoch_zero_with_the_same_masks(policy):
     evaluation = EvaluationSegments(policy, max_segments=10**6, seed=7)
-    whole = questions(evaluation, range(len(evaluation)))
+    whole = seeded_contents(evaluation, range(len(evaluation)))
     assert [(first, second) for first, second, _ in whole] == contents(policy.cut(0, np.arange(len(policy))))
-    assert [questions(evaluation, [position])[0] for position in range(len(evaluation))] == whole
+    assert [seeded_contents(evaluation, [position])[0] for position in range(len(evaluation))] == whole
     assert len({mask_seed for _, _, mask_seed in whole}) == len(whole)
 
 
 def test_max_segments_are_a_seeded_subset_with_the_same_masks(policy):
-    whole = questions(EvaluationSegments(policy, max_segments=10**6, seed=7), range(len(policy)))
+    whole = seeded_contents(EvaluationSegments(policy, max_segments=10**6, seed=7), range(len(policy)))
     subset = EvaluationSegments(policy, max_segments=20, seed=7)
-    places = [whole.index(item) for item in questions(subset, range(20))]
+    places = [whole.index(item) for item in seeded_contents(subset, range(20))]
     assert len(subset) == len(set(places)) == 20 and places == sorted(places)
     assert max(places) > len(whole) // 2  # not the first 20
     other = EvaluationSegments(policy, max_segments=20, seed=8)
     assert other.indices.tolist() != subset.indices.tolist()
-    assert {q[2] for q in questions(other, range(20))}.isdisjoint(q[2] for q in whole)
+    mask_seeds = {mask_seed for _, _, mask_seed in seeded_contents(other, range(20))}
+    assert mask_seeds.isdisjoint(mask_seed for _, _, mask_seed in whole)
 
 
 def test_samples_are_spread_over_the_text(policy):
     evaluation = EvaluationSegments(policy, max_segments=10**6, seed=7)
     positions = evaluation.evenly_spaced(5)
     assert len(positions) == 5 and positions[0] == 0 and positions[-1] == len(evaluation) - 1
+    assert np.ptp(np.diff(positions)) <= 1
     assert evaluation.evenly_spaced(10**6) == [*range(len(evaluation))]
 
 
@@ -107,10 +109,11 @@ def test_samples_are_spread_over_the_text(policy):
 
 
 def segment(first, second=None, mask_seed=0):
+    """A segment of one or two lists of ids."""
     return Segment(np.array(first, np.uint32), None if second is None else np.array(second, np.uint32), mask_seed)
 
 
-def test_one_and_two_segments_become_padded_tensors():
+def test_segments_of_one_and_two_parts_become_padded_tensors():
     collate = SegmentCollator(cls_token_id=101, sep_token_id=102, pad_token_id=7)
     batch = collate([segment([11, 70_000], [13]), segment([20], [21]), segment([7])])
     assert set(batch) == {"input_ids", "token_type_ids", "attention_mask", "mask_noise", "sample_noise"}
@@ -172,15 +175,16 @@ def test_segments_share_a_row_with_their_own_noise():
     assert batch["attention_mask"].sum(dim=1).tolist() == [13, 5]
     assert batch["segment_lengths"].tolist() == [[6, 3, 4], [5, 0, 0]]
     for name in ("mask_noise", "sample_noise"):
-        parts = [alone[name][i, :n] for i, n in enumerate([6, 3, 4, 5])]
+        parts = [alone[name][row, :length] for row, length in enumerate([6, 3, 4, 5])]
         assert torch.equal(torch.cat([batch[name][0], batch[name][1, :5]]), torch.cat(parts))
-    assert len({s.mask_seed for s in row.seeded()}) == 3
+    assert len({part.mask_seed for part in row.seeded()}) == 3
     assert "segment_lengths" not in COLLATOR([PackedRow([segment([1])])])
     fixed = replace(COLLATOR, length=16, most_segments=8)([row])
     assert fixed["input_ids"].shape == (1, 16) and fixed["segment_lengths"].tolist() == [[6, 3, 4, 0, 0, 0, 0, 0]]
 
 
 def batches(dataset, workers):
+    """All batches of a data set, made by so many processes beside this one."""
     context = "fork" if workers else None
     return list(DataLoader(dataset, 16, collate_fn=COLLATOR, num_workers=workers, multiprocessing_context=context))
 

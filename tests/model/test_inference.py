@@ -15,6 +15,7 @@ from tests.helpers import parametrize
 
 
 def model_and_batch(objective="electra"):
+    """A joint model without dropout, and a batch of two rows with fixed noise, the second of which ends in padding."""
     shares = {} if objective == "electric" else {"mlm_random_probability": 0.1}
     model = make_model(objective=objective, mlm_probability=0.4, **shares).eval()
     return model, {**make_batch(20, 11), "sample_noise": torch.rand(2, 20, generator=torch.Generator().manual_seed(1))}
@@ -57,7 +58,7 @@ def test_samples_have_no_padding():
     samples = to_samples(detected, make_number_tokenizer(VOCAB_SIZE))
     assert [len(sample.original) for sample in samples] == [20, 11]
     names = {2: "[CLS]", 3: "[SEP]"}
-    assert samples[1].original == [f" {names.get(i, i)}" for i in inputs["input_ids"][1, :11].tolist()]
+    assert samples[1].original == [f" {names.get(token, token)}" for token in inputs["input_ids"][1, :11].tolist()]
     assert samples[1].probabilities == approx(detected.probabilities[1, :11].tolist(), abs=1e-6)
 
 
@@ -67,7 +68,7 @@ def test_texts_are_cut_to_the_shorter_network(wordpiece_tokenizer):
         joint_model(tiny_network_config(vocab_size=size, max_position_embeddings=positions)) for positions in (24, 12)
     )
     for generator, discriminator in ((short.generator, long.discriminator), (long.generator, short.discriminator)):
-        networks = Networks(generator, discriminator, wordpiece_tokenizer, None, "nobody")
+        networks = Networks(generator, discriminator, wordpiece_tokenizer, None, "no source")
         (sample,) = inspect_texts(networks, ["the discriminator " * 20])
         assert len(sample.original) == 12
 
@@ -84,7 +85,8 @@ def test_a_token_has_one_text_in_all_versions_of_a_row():
     options = TokenizerArguments(tokenizer_algorithm="unigram", vocab_size=60)
     tokenizer = train_on_documents(["the dog sees the cat and the dogs see cats"] * 20, options)
     ids = tokenizer("the dogs", add_special_tokens=False)["input_ids"]
-    piece = next(i for i in ids if not tokenizer.convert_ids_to_tokens(i).startswith("▁"))
-    begin = next(i for i in ids if tokenizer.convert_ids_to_tokens(i).startswith("▁"))
-    texts = [token_texts([first, piece], tokenizer)[1] for first in (begin, tokenizer.mask_token_id)]
+    begins_word = {token: tokenizer.convert_ids_to_tokens(token).startswith("▁") for token in ids}
+    start = next(token for token in ids if begins_word[token])
+    piece = next(token for token in ids if not begins_word[token])
+    texts = [token_texts([first, piece], tokenizer)[1] for first in (start, tokenizer.mask_token_id)]
     assert texts[0] == texts[1] == texts[0].strip()

@@ -24,13 +24,13 @@ CASES = [
 
 def other_value(objective, name):
     """A value of an option that an objective does not have and may have; None where there is none."""
-    now = getattr(objective, name)
-    for value in [not now] if isinstance(now, bool) else (0.1, 0.05, 0.5, 2.0, 3):
+    current = getattr(objective, name)
+    for value in [not current] if isinstance(current, bool) else (0.1, 0.05, 0.5, 2.0, 3):
         try:
             check_values(replace(objective, **{name: value}))
         except UserError:
             continue
-        if value != now:
+        if value != current:
             return value
     return None
 
@@ -82,9 +82,9 @@ def test_each_option_that_networks_read_changes_them(objective, is_uniform, word
     before = networks_of(sizes, objective, wordpiece_tokenizer)
     without = without_effect(MODEL_NEEDS, {**vars(sizes), **vars(ObjectiveArguments(objective=objective))}, ())
     without |= {"initialization"} | ({"generator_type"} if is_uniform else set())  # the first decides weights alone
-    for f in fields(ModelArguments):
-        if f.name in without or rules_of(f).of_run:
+    for option in fields(ModelArguments):
+        if option.name in without or rules_of(option).of_run:
             continue
-        other = OTHER_VALUES.get(f.name) or 2 * getattr(sizes, f.name)
-        after = networks_of(replace(sizes, **{f.name: other}), objective, wordpiece_tokenizer)
-        assert after != before, f"--{f.name} changes nothing"
+        other = OTHER_VALUES.get(option.name) or 2 * getattr(sizes, option.name)
+        after = networks_of(replace(sizes, **{option.name: other}), objective, wordpiece_tokenizer)
+        assert after != before, f"--{option.name} changes nothing"

@@ -1,4 +1,4 @@
-"""Trained weights in networks of other sizes: each row of a table is where its token or position came from."""
+"""Trained weights in networks of other sizes: each row of a table is that of its token or position before."""
 
 import torch
 from torch.testing import assert_close
@@ -23,14 +23,17 @@ from tests.conftest import TEXTS, refused
 from tests.helpers import parametrize
 
 BACKBONES = ("electra", "bert", "albert", "roberta", "deberta-v2", "modernbert")
+"""One of each kind of tables; the others have the modules of one of these."""
 DOMAIN = ["the kubelet mounts volumes", "a kubelet and another kubelet mount the volume"] * 3
 
 
 def trained_on(texts, algorithm, vocab_size):
+    """A tokenizer of these texts."""
     return train_on_documents(texts, TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=vocab_size))
 
 
 def config_of(model_type):
+    """The configuration of a network of two layers, 40 tokens and 16 positions."""
     return network_config(
         model_type=model_type, vocab_size=40, pad_token_id=0, embedding_size=8, hidden_size=16, num_hidden_layers=2,
         num_attention_heads=2, intermediate_size=24, max_position_embeddings=16, hidden_dropout_prob=0.0,
@@ -55,7 +58,7 @@ def test_new_ends_of_words_are_the_mean_of_ends_of_words():
     """`##ingly` is not cut as the word "ingly", whose first piece is `in`."""
     vocabularies = [["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "in", "go", "##ing", "##ly", "##g"]] * 2
     vocabularies[1] = [*vocabularies[1], "##ingly", "ingly", "##inx"]
-    old, new = (BertTokenizer(vocab={t: i for i, t in enumerate(tokens)}) for tokens in vocabularies)
+    old, new = (BertTokenizer(vocab={token: i for i, token in enumerate(tokens)}) for tokens in vocabularies)
     rows = rows_of_vocabulary(old, new)
     assert rows.averaged_rows == {10: [7, 8], 11: [5, 9, 8]}
     assert (len(rows.kept_rows), len(rows.averaged_rows), rows.size) == (10, 2, 13)
@@ -67,7 +70,11 @@ def test_tokens_are_matched_by_role_and_by_name():
     rows = rows_of_vocabulary(old, new)
     names = {**old.get_vocab(), "[MASK]": old.pad_token_id, "[PAD]": old.mask_token_id}
     assert rows.kept_rows == {index: names[token] for token, index in new.get_vocab().items()}
-    assert "Unigram" in refused(lambda: rows_of_vocabulary(old, trained_on(TEXTS * 3, "unigram", 100)))
+
+
+def test_a_vocabulary_of_another_algorithm_is_refused():
+    wordpiece, unigram = (trained_on(TEXTS * 3, name, size) for name, size in (("wordpiece", 160), ("unigram", 100)))
+    assert "Unigram" in refused(lambda: rows_of_vocabulary(wordpiece, unigram))
 
 
 def test_a_token_of_unknown_characters_is_new():
@@ -92,19 +99,17 @@ def test_every_table_of_the_vocabulary_is_filled(model_type, tmp_path):
     before = {name: value.clone() for name, value in network.state_dict().items()}
     rows = VocabularyRows({index: index for index in range(40)}, {40: [3, 5]}, 50)
     network.load_state_dict(transfer(trained, network, network.state_dict(), rows, 0))
-    table, old = (embedding_modules(n)["word"].weight for n in (network, source))
+    table, old = (embedding_modules(module)["word"].weight for module in (network, source))
     assert torch.equal(table[:40], old) and torch.equal(table[40], (old[3] + old[5]) / 2)
     head = network.get_output_embeddings()
     old_head = source.get_output_embeddings()
     assert torch.equal(head.weight, table)  # still tied
     assert torch.equal(head.bias[:41], torch.cat([old_head.bias, old_head.bias[[3, 5]].mean(dim=0, keepdim=True)]))
-    state = network.state_dict()
-    given = source.state_dict()
-    for name, value in state.items():
+    for name, value in network.state_dict().items():
         if value.shape[:1] == (50,):
             assert torch.equal(value[41:], before[name][41:])  # as initialized
         else:
-            assert torch.equal(value, given[name])
+            assert torch.equal(value, source.state_dict()[name])
     ids = torch.randint(5, 40, (2, 16))
     assert network(input_ids=ids).logits.shape == (2, 16, 50)
 
@@ -123,7 +128,7 @@ def test_positions_grow_by_repeating_those_that_were_trained(model_type):
     network = rtd_model(config)
     network.load_state_dict(transfer(source, network, network.state_dict(), None, 12))
     ids = torch.randint(5, 40, (1, 40))
-    hidden = [n.eval().base_model(input_ids=ids[:, :12]).last_hidden_state for n in (source, network)]
+    hidden = [module.eval().base_model(input_ids=ids[:, :12]).last_hidden_state for module in (source, network)]
     assert_close(*hidden)  # short texts are read as before
     assert network.base_model(input_ids=ids).last_hidden_state.shape == (1, 40, 16)
     position = embedding_modules(network).get("position")
