@@ -15,4 +15,4 @@ def contents(rows):
 
 def all_ids(cache):
     """Ids of every document of a token cache."""
-    return [cache.tokens(d, 0, int(cache.lengths[d])).tolist() for d in range(len(cache))]
+    return [cache.tokens(document, 0, int(length)).tolist() for document, length in enumerate(cache.lengths)]

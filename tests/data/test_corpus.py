@@ -22,6 +22,7 @@ from electra.data.readers import format_of, read_file
 from tests.conftest import refused
 from tests.helpers import parametrize
 
+# Several lines, several bytes to a letter, a mark of quotation and a tab: what a format may have to escape.
 DOCUMENTS = ["The first document.\nIt has two lines.", "Zweites Dokument, größer: 犬 😀", 'He said "no", then\tleft.']
 COMPRESS = {
     "": lambda data: data,
@@ -33,29 +34,35 @@ COMPRESS = {
 
 
 @pytest.fixture(autouse=True)
-def no_download_of_before(monkeypatch, tmp_path):
+def empty_datasets_cache(monkeypatch, tmp_path):
+    """No data set that this machine has downloaded before is found."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf-cache")
 
 
 def write(path, data):
+    """Write a file and the folders above it; return its path as text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
     return str(path)
 
 
 def corpus_of(*files, seed=42, **options):
+    """The corpus of files, folders and globs."""
     return Corpus(CorpusArguments(train_file=list(map(str, files)), **options), seed)
 
 
 def dataset_corpus(name, **options):
+    """The corpus of one data set, by its name or its folder."""
     return Corpus(CorpusArguments(dataset_name=[str(name)], **options))
 
 
 def read(*files, **options):
+    """All documents of files, folders and globs."""
     return list(corpus_of(*files, **options))
 
 
 def save_parquet(path, columns, **options):
+    """Write a table; return its path as text."""
     pq.write_table(pa.table(columns), path, **options)
     return str(path)
 
@@ -89,7 +96,7 @@ def test_parquet_gives_the_text_column_of_every_row_group(tmp_path, column_type)
     assert list(corpus) == [text for text in texts if text]
 
 
-def test_rows_keep_line_ends_and_empty_ones_are_left_out(tmp_path):
+def test_rows_may_have_several_lines_and_empty_rows_are_left_out(tmp_path):
     lines = '\ufeff{"text": "one"}\r\n\r\n{"text": "two\\r\\nlines\\rhere"}\n{"text": null}\n{"text": " \\n"}'
     assert read(write(tmp_path / "a.json", lines)) == ["one", "two\nlines\nhere"]
     long = "word " * 50_000  # csv's default limit is shorter
@@ -124,10 +131,10 @@ def test_line_ends_of_every_system_are_accepted(tmp_path, end):
 
 @parametrize("name", ["a.txt", "a.jsonl"])
 def test_bytes_that_are_not_utf8_are_named(tmp_path, name):
-    for bad, found in [(b"caf\xe9 au lait\n", "0xe9"), (b"abc\xe7\x8a", "0xe7")]:
-        path = write(tmp_path / name, '\ufeff{"text": "é 犬"}\n'.encode() + bad)
+    for line, first_wrong in [(b"caf\xe9 au lait\n", "0xe9"), (b"abc\xe7\x8a", "0xe7")]:
+        path = write(tmp_path / name, '\ufeff{"text": "é 犬"}\n'.encode() + line)
         message = refused(lambda path=path: list(read_file(path, "text", "line")))
-        assert f"{path} is not UTF-8" in message and f"byte {found}" in message
+        assert f"{path} is not UTF-8" in message and first_wrong in message
         assert "iconv" in message
 
 
@@ -155,9 +162,9 @@ def test_reading_parquet_holds_a_small_part_of_a_row_group(tmp_path):
     assert next(iter(corpus)) == rows[0]
     before = pa.total_allocated_bytes()
     for _ in range(2):
-        held = [pa.total_allocated_bytes() - before for _ in corpus]
-        assert len(held) == 32_000
-        assert max(held) < 8 << 20
+        allocated_bytes = [pa.total_allocated_bytes() - before for _ in corpus]
+        assert len(allocated_bytes) == 32_000
+        assert max(allocated_bytes) < 8 << 20  # of 16 MiB, which are one row group
 
 
 # Finding files
@@ -212,7 +219,7 @@ def test_a_folder_may_have_the_names_of_known_corpora():
 
 
 @parametrize(
-    ("names", "said"),
+    ("names", "parts"),
     [
         (("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"), "test, valid"),
         (("train.txt", "dev.txt"), "dev"),
@@ -221,12 +228,12 @@ def test_a_folder_may_have_the_names_of_known_corpora():
         (("test.txt", "test_2.txt"), ""),  # all are: the user has named them
     ],
 )
-def test_files_named_as_held_out_text_are_said(tmp_path, names, said, caplog):
+def test_files_named_as_held_out_text_are_warned_of(tmp_path, names, parts, caplog):
     for name in names:
         write(tmp_path / "texts" / name, name.encode())
     assert len(read(tmp_path / "texts")) == len(names)
     lines = [record.getMessage() for record in caplog.records if "--validation_file" in record.getMessage()]
-    assert len(lines) == bool(said) and all(f"named {said}," in line for line in lines)
+    assert len(lines) == bool(parts) and all(f"named {parts}," in line for line in lines)
 
 
 def test_a_file_that_is_named_may_have_any_ending(tmp_path):
@@ -240,10 +247,11 @@ def test_a_file_that_is_named_may_have_any_ending(tmp_path):
 
 
 ROWS = "".join(f"{number},some words of prose,good\n" for number in range(40))
+"""A table that is read as plain text: without a blank line it is one document."""
 
 
 @parametrize(
-    ("texts", "said"),
+    ("texts", "shares"),  # of all text in percent, by the file that has it in one document
     [
         ({"a.txt": ROWS}, {"a.txt": 100}),
         ({"a.txt": f"{ROWS}\n \n\n", "b.txt": "one\n\ntwo" * 200, "c.txt": "one"}, {"a.txt": 41}),
@@ -251,13 +259,13 @@ ROWS = "".join(f"{number},some words of prose,good\n" for number in range(40))
         ({f"{number}.txt": ROWS for number in range(11)}, {}),  # a book in each
     ],
 )
-def test_a_file_that_is_one_document_of_much_text_is_said(tmp_path, texts, said, caplog):
+def test_a_file_that_is_one_document_of_much_text_is_warned_of(tmp_path, texts, shares, caplog):
     for name, text in texts.items():
         write(tmp_path / "texts" / name, text)
     corpus_of(tmp_path / "texts")
     lines = [record.getMessage() for record in caplog.records if "one document" in record.getMessage()]
-    assert len(lines) == len(said)
-    for line, (name, share) in zip(lines, said.items(), strict=True):
+    assert len(lines) == len(shares)
+    for line, (name, share) in zip(lines, shares.items(), strict=True):
         assert name in line and f"{share} %" in line and "--document_separator line" in line
     caplog.clear()
     corpus_of(tmp_path / "texts", document_separator="line")
@@ -280,6 +288,11 @@ def test_entries_that_name_nothing_readable_are_refused_at_once(tmp_path, entry)
 def test_a_glob_of_folders_is_not_called_missing(tmp_path):
     write(tmp_path / "corpus" / "a" / "a.txt", "text")
     assert "only folders" in refused(lambda: corpus_of(tmp_path / "corpus" / "*"))
+
+
+def test_a_folder_without_a_file_of_text_is_refused(tmp_path):
+    write(tmp_path / "pages" / "a.html", "<p>x</p>")
+    assert "none of 1 files (a.html)" in refused(lambda: read(tmp_path / "pages"))
 
 
 def test_a_link_back_gives_no_file_again(tmp_path):
@@ -308,7 +321,7 @@ def test_truncated_and_misnamed_files_are_named(tmp_path, name):
 
 
 @parametrize(
-    ("name", "data", "found"),
+    ("name", "data", "message_part"),
     [
         ("a.jsonl", '{"text": "a"}\n{"text": "b"\n', "a.jsonl:2"),
         ("a.json", '[{"text": "a"}, 3]', "a.json row 2"),
@@ -320,8 +333,8 @@ def test_truncated_and_misnamed_files_are_named(tmp_path, name):
         ("a.csv", 'id,text\n1,"never closed\n', "a.csv"),
     ],
 )
-def test_rows_that_are_not_as_expected_are_placed(tmp_path, name, data, found):
-    assert found in refused(lambda: read(write(tmp_path / name, data)))
+def test_rows_that_are_not_as_expected_are_refused_with_their_place(tmp_path, name, data, message_part):
+    assert message_part in refused(lambda: read(write(tmp_path / name, data)))
 
 
 def test_columns_are_checked_before_anything_is_read(tmp_path):
@@ -345,6 +358,12 @@ def test_a_saved_dataset_and_a_split_of_a_saved_dict_are_read(tmp_path):
     assert list(corpus) == [*texts, "a\nb"]
     assert corpus.size_bytes > 2000
     assert list(dataset_corpus(tmp_path / "dict", dataset_split="validation")) == ["row 5", "row 3"]
+
+
+def test_what_a_saved_dataset_does_not_have_is_refused(tmp_path):
+    dataset = datasets.Dataset.from_dict({"text": ["a", "b"]})
+    dataset.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict(train=dataset).save_to_disk(tmp_path / "dict")
     assert "split test" in refused(lambda: dataset_corpus(tmp_path / "dict", dataset_split="test"))
     for options in ({"dataset_split": "train[:2]"}, {"dataset_config_name": ["de"]}):  # which would do nothing
         (name,) = options
@@ -363,7 +382,7 @@ def test_a_local_folder_of_parquet_loads_as_a_hub_dataset_does(tmp_path):
 
 
 @parametrize(
-    ("name", "config", "found"),
+    ("name", "config", "repository"),
     [
         ("wikipedia", [], "'wikimedia/wikipedia' (configuration 20231101.en, split train)"),
         ("wikitext", ["none"], "'Salesforce/wikitext' (configuration wikitext-103-raw-v1,"),
@@ -372,9 +391,10 @@ def test_a_local_folder_of_parquet_loads_as_a_hub_dataset_does(tmp_path):
         ("a.txt", [], "'a.txt'"),
     ],
 )
-def test_short_names_stand_for_parquet_repositories(name, config, found):
+def test_short_names_stand_for_parquet_repositories(name, config, repository):
+    """As the message says, because no test may download them."""
     message = refused(lambda: dataset_corpus(name, dataset_config_name=config))
-    assert found in message
+    assert repository in message
     assert "--train_file" in message
 
 
@@ -395,11 +415,10 @@ def test_builtin_documents_are_topics_then_docstrings(tmp_path, monkeypatch):
     }  # fmt: skip
     for name, text in files.items():
         write(tmp_path / name, text)
-    library = tmp_path
-    first, second, third, fourth = builtin_documents(library)
+    first, second, third, fourth = builtin_documents(tmp_path)
     assert [first, second, third[:6]] == ["Second topic", "First \\d topic", "Filler"]
     assert fourth == f"B. {prose}\nFirst.\n\nNot indented.\nInner .\nSecond."  # without half a surrogate pair
-    assert [path.name for path in builtin_files(library)] == ["topics.py", "a.py", "b.py", "short.py"]
+    assert [path.name for path in builtin_files(tmp_path)] == ["topics.py", "a.py", "b.py", "short.py"]
     monkeypatch.setattr("electra.data.corpus.builtin_documents", lambda: [first, second])
     assert list(dataset_corpus("builtin")) == [first, second]
 
@@ -408,7 +427,7 @@ def test_builtin_documents_are_topics_then_docstrings(tmp_path, monkeypatch):
 
 
 @parametrize(
-    ("options", "found"),
+    ("options", "message_part"),
     [
         ({"dataset_name": [], "train_file": []}, "--train_file"),
         ({"dataset_sampling": [0.5, 0.5, 0.5]}, "dataset_sampling has 3 values for 2"),
@@ -416,9 +435,9 @@ def test_builtin_documents_are_topics_then_docstrings(tmp_path, monkeypatch):
         ({"dataset_config_name": ["a"], "dataset_name": []}, "dataset_config_name has 1 values for 0"),
     ],
 )
-def test_options_are_checked(tmp_path, options, found):
-    named = {"dataset_name": ["builtin"], "train_file": [write(tmp_path / "a.txt", "text")]}
-    assert found in refused(lambda: Corpus(CorpusArguments(**{**named, **options})))
+def test_options_that_do_not_fit_the_sources_are_refused(tmp_path, options, message_part):
+    sources = {"dataset_name": ["builtin"], "train_file": [write(tmp_path / "a.txt", "text")]}
+    assert message_part in refused(lambda: Corpus(CorpusArguments(**{**sources, **options})))
 
 
 def test_saved_data_sets_without_rows_or_as_files_are_refused(tmp_path):
@@ -433,26 +452,29 @@ def test_saved_data_sets_without_rows_or_as_files_are_refused(tmp_path):
 
 @pytest.fixture
 def numbered(tmp_path):
+    """A file of 20,000 lines, which are their numbers."""
     return write(tmp_path / "numbered.txt", "".join(f"{number}\n" for number in range(20_000)))
 
 
 def sample(path, *fractions, seed=42):
-    kept = read(*[path] * len(fractions), document_separator="line", dataset_sampling=list(fractions), seed=seed)
-    return list(map(int, kept))
+    """The numbers of the lines that are kept of a file, which is read once for each fraction."""
+    lines = read(*[path] * len(fractions), document_separator="line", dataset_sampling=list(fractions), seed=seed)
+    return list(map(int, lines))
 
 
 def test_sampling_keeps_a_random_subset(numbered):
-    kept = sample(numbered, 0.3)
-    assert kept == sample(numbered, 0.3) == sorted(set(kept))
-    # Binomial(20000, 0.3) has a standard deviation of 65, each tenth of it one of 20.
-    assert len(kept) == approx(6000, abs=4 * 65)
-    assert [sum(n // 2000 == tenth for n in kept) for tenth in range(10)] == approx([600] * 10, abs=4 * 20.5)
+    numbers = sample(numbered, 0.3)
+    assert numbers == sample(numbered, 0.3) == sorted(set(numbers))
+    # Binomial(20000, 0.3) has a standard deviation of 65, each tenth of it one of 20.5.
+    assert len(numbers) == approx(6000, abs=4 * 65)
+    tenths = [sum(number // 2000 == tenth for number in numbers) for tenth in range(10)]
+    assert tenths == approx([600] * 10, abs=4 * 20.5)
     both = sample(numbered, 0.3, 0.3)
-    assert both[: len(kept)] == kept
-    assert set(kept) < set(sample(numbered, 0.4))
-    # Draws are independent: a document is kept twice, or with its neighbour, with probability 0.09.
-    for others in (sample(numbered, 0.3, seed=43), both[len(kept) :], [number + 1 for number in kept]):
-        assert len(set(kept) & set(others)) == approx(1800, abs=250)
+    assert both[: len(numbers)] == numbers
+    assert set(numbers) < set(sample(numbered, 0.4))
+    # Draws are independent: a document is kept twice, or with its neighbour, with probability 0.09: 1800 +- 40 times.
+    for others in (sample(numbered, 0.3, seed=43), both[len(numbers) :], [number + 1 for number in numbers]):
+        assert len(set(numbers) & set(others)) == approx(1800, abs=250)
 
 
 def test_fractions_belong_to_names_then_files(tmp_path, numbered):
@@ -463,13 +485,14 @@ def test_fractions_belong_to_names_then_files(tmp_path, numbered):
     documents = list(corpus)
     assert documents[:75] == ["a", "b", "c"] * 25
     assert documents[-20_000:] == [str(number) for number in range(20_000)]
-    assert len(documents) == approx(22_075, abs=200)
+    assert len(documents) == approx(75 + 2000 + 20_000, abs=200)  # 42 is the standard deviation
 
 
 # Fingerprint and description
 
 
 def fingerprint(*files, **options):
+    """The fingerprint of the corpus of files, folders and globs."""
     return corpus_of(*files, **options).fingerprint()
 
 
@@ -508,13 +531,14 @@ def test_the_fingerprint_changes_with_the_documents_only(tmp_path):
 
 
 def change_byte(path, place):
+    """Change one bit of the byte at a place; the size stays."""
     content = bytearray(Path(path).read_bytes())
     content[place] ^= 1
     Path(path).write_bytes(content)
 
 
 def test_every_byte_counts_but_of_large_corpora_samples(tmp_path, monkeypatch):
-    text, other = (write(tmp_path / name, 30_000 * "eight by") for name in ("a.txt", "b.txt"))
+    text, other = (write(tmp_path / name, 30_000 * "eight by") for name in ("a.txt", "b.txt"))  # 240,000 bytes each
     datasets.Dataset.from_dict({"text": 30_000 * ["eight by"]}).save_to_disk(tmp_path / "saved")
     saved = str(next((tmp_path / "saved").glob("*.arrow")))
     for largest, notices in ((480_000, True), (479_999, False)):
@@ -545,11 +569,6 @@ def test_the_description_counts_files(tmp_path):
 
 
 @parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
-def test_utf_16_without_a_mark_is_refused(tmp_path, encoding):
+def test_utf_16_and_utf_32_without_a_mark_are_refused(tmp_path, encoding):
     assert "utf-16" in refused(lambda: read(write(tmp_path / "a.txt", "One line.\n\nTwo.\n".encode(encoding))))
     assert read(write(tmp_path / "b.txt", "One\0 line of text with a NUL.\n")) == ["One\0 line of text with a NUL."]
-
-
-def test_a_folder_without_a_file_of_text_is_refused(tmp_path):
-    write(tmp_path / "pages" / "a.html", "<p>x</p>")
-    assert "none of 1 files (a.html)" in refused(lambda: read(tmp_path / "pages"))

@@ -29,13 +29,14 @@ class Corpus:
     """Documents of given lengths with a document before, between and behind them that is not to be used."""
 
     def __init__(self, make_numbered_cache, lengths):
-        padded = [7, *(length for n in lengths for length in (n, 3))]
+        padded = [7, *(padded_length for length in lengths for padded_length in (length, 3))]
         self.cache = make_numbered_cache(padded)
         self.documents = np.arange(1, len(padded), 2)
         self.lengths = np.array(lengths)
         self.first = 5 + np.cumsum([0, *padded])[self.documents]  # id of the first token of each
 
     def policy(self, name="windows", max_length=MAX_LENGTH, seed=42):
+        """A segment policy over the documents that are used."""
         return make_policy(name, self.cache, self.documents, max_length=max_length, seed=seed)
 
     def place(self, tokens):
@@ -51,14 +52,17 @@ class Corpus:
 
 
 def epoch_of(policy, epoch):
+    """All rows of an epoch in the order of their indices."""
     return list(policy.cut(epoch, np.arange(len(policy))))
 
 
 def segments_of(row):
+    """The segments of a row, which is one itself unless it is packed."""
     return row.segments if isinstance(row, PackedRow) else [row]
 
 
 def text_of(segment):
+    """The ids of both parts of a segment."""
     return segment.first if segment.second is None else np.concatenate([segment.first, segment.second])
 
 
@@ -104,20 +108,22 @@ def test_every_start_is_equally_likely(make_numbered_cache):
         observed = [counts[start] for start in range(length - (BODY + is_single) + 1)]
         assert sum(observed) == counts.total()
         assert stats.chisquare(observed).pvalue > SMALLEST_P
-    assert len(starts) == 6
+    assert len(starts) == 6  # three lengths, of one and of two segments
 
 
 def test_windows_of_a_document_are_evenly_spaced(make_numbered_cache):
     corpus = Corpus(make_numbered_cache, [160, 1600])
     for epoch in range(10):
-        places = sorted(corpus.place(text_of(s)) for s in epoch_of(corpus.policy(), epoch) if s.second is not None)
+        pairs = [segment for segment in epoch_of(corpus.policy(), epoch) if segment.second is not None]
+        places = sorted(corpus.place(text_of(segment)) for segment in pairs)
         starts = np.array([start for document, start in places if document == 1])
-        assert 80 <= len(starts) <= 101
+        assert 80 <= len(starts) <= 101  # nine tenths of a hundred windows
         gaps = np.diff(starts)
         # A wider gap has a single-segment window in it, which is not in `starts`.
         assert set(gaps[gaps <= 20].tolist()) <= {15, 16}
-        assert corpus.lengths[1] - starts[-1] - BODY < 64
-        assert starts[0] < 64
+        # Nor before the first and behind the last: at most three windows, all of which had to be single segments.
+        assert corpus.lengths[1] - starts[-1] - BODY < 4 * BODY
+        assert starts[0] < 4 * BODY
 
 
 def test_nine_windows_in_ten_have_two_segments_split_anywhere(make_numbered_cache):
@@ -131,10 +137,12 @@ def test_nine_windows_in_ten_have_two_segments_split_anywhere(make_numbered_cach
 
 def test_documents_of_one_and_two_tokens_are_segments_too(make_numbered_cache):
     segments = epoch_of(Corpus(make_numbered_cache, [1, 2] * 10 + [1]).policy(), 0)
-    sizes = Counter((len(s.first), None if s.second is None else len(s.second)) for s in segments)
+    sizes = Counter(
+        (len(segment.first), None if segment.second is None else len(segment.second)) for segment in segments
+    )
     assert sizes[1, None] == 11
     assert sizes[1, 1] + sizes[2, None] == 10
-    assert sizes[1, 1] >= 5
+    assert sizes[1, 1] >= 5  # nine in ten have two parts
 
 
 @parametrize("length", [8, 16, 37])
@@ -151,12 +159,14 @@ def test_many_equal_documents_lose_no_window_to_rounding_errors(make_cache, leng
 # Document and pairs
 
 
-def test_document_policy_gives_one_window_per_document(mixed, make_numbered_cache):
+def test_document_policy_gives_one_window_per_document(mixed):
     segments = epoch_of(mixed.policy("document"), 1)
     assert [mixed.place(segment.first)[0] for segment in segments] == list(range(len(mixed.lengths)))
-    assert [len(s.first) for s in segments] == np.minimum(mixed.lengths, MAX_LENGTH - 2).tolist()
+    assert [len(segment.first) for segment in segments] == np.minimum(mixed.lengths, MAX_LENGTH - 2).tolist()
     assert all(segment.second is None for segment in segments)
 
+
+def test_windows_of_the_document_policy_start_anywhere(make_numbered_cache):
     corpus = Corpus(make_numbered_cache, [36] * 100)
     segments = [segment for epoch in range(40) for segment in epoch_of(corpus.policy("document"), epoch)]
     starts = Counter(corpus.place(segment.first)[1] for segment in segments)
@@ -257,14 +267,18 @@ def test_packed_rows_hold_each_short_document_once(make_numbered_cache):
         rows = [segments_of(row) for row in epoch_of(policy, epoch)]
         documents = [[corpus.place(text_of(segment))[0] for segment in row] for row in rows]
         assert sorted(itertools.chain.from_iterable(documents)) == list(range(400))
-        assert all(len(text_of(segment)) == lengths[corpus.place(text_of(segment))[0]] for r in rows for segment in r)
-        lengths_of_rows = [sum(len(text_of(s)) + 2 + (s.second is not None) for s in row) for row in rows]
+        texts = [text_of(segment) for row in rows for segment in row]
+        assert all(len(text) == lengths[corpus.place(text)[0]] for text in texts)
+        # With [CLS] and [SEP], and another [SEP] between two parts.
+        lengths_of_rows = [
+            sum(len(text_of(segment)) + 2 + (segment.second is not None) for segment in row) for row in rows
+        ]
         assert max(lengths_of_rows) == 40
         assert np.mean(lengths_of_rows) > 0.975 * 40  # a single segment leaves one token
         neighbours.append({frozenset(pair) for row in documents for pair in itertools.combinations(row, 2)})
     assert len(neighbours[0] & neighbours[1]) < 0.25 * len(neighbours[0])  # the shortest fill rows by dozens
-    segments = [s for epoch in range(3) for row in epoch_of(policy, epoch) for s in segments_of(row)]
-    is_single = [s.second is None for s in segments if len(text_of(s)) > 1]
+    segments = [segment for epoch in range(3) for row in epoch_of(policy, epoch) for segment in segments_of(row)]
+    is_single = [segment.second is None for segment in segments if len(text_of(segment)) > 1]
     assert np.mean(is_single) == approx(0.1, abs=0.04)
 
 
@@ -290,12 +304,12 @@ def test_packed_documents_that_fill_a_row_are_windows(mixed):
     assert len(alone) == len(long)
 
 
-@parametrize("p", [0.15, 0.4])
-def test_packed_batches_have_one_shape_and_the_slots_that_a_row_needs(make_numbered_cache, p):
+@parametrize("mlm_probability", [0.15, 0.4])
+def test_packed_batches_have_one_shape_and_the_slots_that_a_row_needs(make_numbered_cache, mlm_probability):
     lengths = np.random.default_rng(0).integers(1, 17, 300)
     policy = Corpus(make_numbered_cache, lengths.tolist()).policy("packed", max_length=40)
     collator = SegmentCollator(1, 2, 0, length=40, most_segments=policy.most_segments)
-    most = policy.most_chosen(p)
+    most = policy.most_chosen(mlm_probability)
     largest = 0
     widths = set()
     for epoch in range(4):
@@ -303,11 +317,12 @@ def test_packed_batches_have_one_shape_and_the_slots_that_a_row_needs(make_numbe
         for start in range(0, len(rows), 8):
             batch = collator(rows[start : start + 8])
             widths.add(batch["segment_lengths"].size(1))
-            chosen = batch["input_ids"] >= 5, batch["mask_noise"][..., 0], p, batch["segment_lengths"]
-            positions, is_chosen = choose_in_segments(*chosen)
-            fewer, are_chosen = choose_in_segments(*chosen, most)
-            assert torch.equal(fewer, positions[:, :most])
-            assert torch.equal(are_chosen, is_chosen[:, :most])
+            is_maskable, noise = batch["input_ids"] >= 5, batch["mask_noise"][..., 0]
+            inputs = is_maskable, noise, mlm_probability, batch["segment_lengths"]
+            positions, is_chosen = choose_in_segments(*inputs)
+            fewer_positions, fewer_chosen = choose_in_segments(*inputs, most)
+            assert torch.equal(fewer_positions, positions[:, :most])
+            assert torch.equal(fewer_chosen, is_chosen[:, :most])
             assert not is_chosen[:, most:].any()
             largest = max(largest, int(is_chosen.sum(dim=1).max()))
     assert widths == {policy.most_segments}

@@ -51,7 +51,8 @@ def corpus(tmp_path):
 
 
 def contents(cache):
-    lines = [cache.line_lengths(d).tolist() for d in range(len(cache))]
+    """Ids, lengths of lines and hashes of all documents of a cache."""
+    lines = [cache.line_lengths(document).tolist() for document in range(len(cache))]
     return all_ids(cache), lines, cache.content_hashes.tolist()
 
 
@@ -75,7 +76,7 @@ def test_lines_between_documents_are_found_from_any_byte(tmp_path):
 
 
 def test_one_two_and_seven_shards_give_one_cache(corpus, wordpiece_tokenizer, tmp_path):
-    found = []
+    caches = []
     for count in (1, 2, 7):
         folder = cache_folder(corpus, wordpiece_tokenizer, tmp_path / str(count))
         for shard in random.Random(count).sample(range(count), count // 2):
@@ -83,12 +84,13 @@ def test_one_two_and_seven_shards_give_one_cache(corpus, wordpiece_tokenizer, tm
             build_shard(corpus, wordpiece_tokenizer, folder, shard, count)  # again: it is there
         cache = load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / str(count))
         sums = {name: cache.description[name] for name in ("tokens", "sources")}
-        found.append((contents(cache), sums))
-    assert found[0] == found[1] == found[2]
-    assert found[0][0][2] != sorted(found[0][0][2])
+        caches.append((contents(cache), sums))
+    assert caches[0] == caches[1] == caches[2]
+    hashes = caches[0][0][2]
+    assert hashes != sorted(hashes)  # they are in the order of the documents
 
 
-def test_unknown_tokens_of_all_shards_are_said(write_corpus, number_tokenizer, tmp_path, caplog):
+def test_unknown_tokens_of_all_shards_are_warned_of(write_corpus, number_tokenizer, tmp_path, caplog):
     corpus = write_corpus(["x x x x"] * 20 + ["5 6 7 8"] * 20)
     build_shard(corpus, number_tokenizer, cache_folder(corpus, number_tokenizer, tmp_path), 0, 2)
     load_or_build_cache(corpus, number_tokenizer, tmp_path)
@@ -116,7 +118,7 @@ def test_a_text_that_is_written_while_it_is_read_is_refused(tmp_path, wordpiece_
         with path.open("a") as file:
             file.write("\nfive six\n")
         assert "a.txt has changed" in refused(lambda build=build, corpus=corpus: build(corpus))
-        assert not [left for left in cache.rglob("*") if left.is_file() and left.suffix != ".lock"]
+        assert not [path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"]
         build(Corpus(corpus.options))
         shutil.rmtree(cache)
 
@@ -153,7 +155,7 @@ def test_a_command_that_is_killed_keeps_its_shards(corpus, wordpiece_tokenizer, 
 
 @pytest.fixture
 def folder_with_valid(tmp_path):
-    """A corpus of a folder of two files, one of which is named as held-out text, which is a warning."""
+    """A corpus of a folder of two files, one of which is named as held-out text, of which a user is warned."""
     (tmp_path / "texts").mkdir()
     for name in ("a.txt", "valid.txt"):
         (tmp_path / "texts" / name).write_text("\n\n".join(TEXTS * 10))
@@ -162,7 +164,7 @@ def folder_with_valid(tmp_path):
 
 def test_a_cache_does_not_repeat_warnings_about_files(folder_with_valid, wordpiece_tokenizer, tmp_path, caplog):
     load_or_build_cache(folder_with_valid, wordpiece_tokenizer, tmp_path)
-    assert "named valid" not in caplog.text  # the corpus of the fixture has said it
+    assert "named valid" not in caplog.text  # the corpus of the fixture has warned of it
 
 
 @pytest.mark.slow
@@ -198,11 +200,13 @@ def shards_of(corpus, wordpiece_tokenizer, tmp_path):
 
 @pytest.fixture
 def load(corpus, wordpiece_tokenizer, tmp_path):
+    """`load()`: the cache in that folder, which is completed or built."""
     return lambda: load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path)
 
 
 @pytest.fixture
 def expected(corpus, wordpiece_tokenizer, tmp_path):
+    """The contents of a cache of the same corpus that is built in a folder of its own, at once."""
     return contents(load_or_build_cache(corpus, wordpiece_tokenizer, tmp_path / "alone"))
 
 
@@ -243,8 +247,8 @@ def test_a_damaged_part_of_a_cache_is_built_again_alone(damage, shards_of, load,
     assert contents(load()) == expected
     after = stamps(folder)
     assert after.keys() == before.keys()
-    kept = [name for name in before if name.startswith("shard-") and not name.startswith(lost)]
-    assert [after[name] for name in kept] == [before[name] for name in kept]
+    undamaged = [name for name in before if name.startswith("shard-") and not name.startswith(lost)]
+    assert undamaged and [after[name] for name in undamaged] == [before[name] for name in undamaged]
 
 
 def test_what_killed_jobs_left_is_removed_and_nothing_else(shards_of, load):
@@ -270,16 +274,17 @@ def test_commands_at_once_all_succeed(shards_of, load, expected, tmp_path):
 @pytest.mark.slow
 @parametrize("moves", range(7))
 def test_an_index_whose_writing_was_killed_is_written_again(moves, shards_of, load, expected, tmp_path, monkeypatch):
+    """The kill is in the place of each of its 6 renames; the seventh run is not killed."""
     folder = shards_of(3)
     load()
     finished = {name: (folder / name).read_bytes() for name in ("cache.json", "manifest.json", "lengths.npy")}
     (folder / "hashes.npy").unlink()
     before = stamps(folder)
-    left = iter(range(moves))
+    moves_left = iter(range(moves))
     move = os.replace
 
     def move_or_die(source, target):
-        if "index.unfinished" in str(source) and Path(target).parent == folder and next(left, None) is None:
+        if "index.unfinished" in str(source) and Path(target).parent == folder and next(moves_left, None) is None:
             os.kill(os.getpid(), signal.SIGKILL)
         move(source, target)
 
@@ -342,9 +347,10 @@ def test_documents_are_all_but_those_left_out():
 def test_documents_of_the_lowest_ranks_are_held_out(fraction, seed, monkeypatch):
     hashes = np.random.default_rng(0).integers(0, 500, 3000, dtype=np.uint64)
     ranks = random_bits(seed, hashes)
-    lowest = np.unique(ranks)
-    wanted = min(max(1, round(fraction * len(lowest))), len(lowest) - 1)
-    expected = np.flatnonzero(ranks <= lowest[wanted - 1])
+    lowest = np.unique(ranks)  # sorted
+    # Equal texts are one; at least one is held out, and at least one is trained on.
+    count = min(max(1, round(fraction * len(lowest))), len(lowest) - 1)
+    expected = np.flatnonzero(ranks <= lowest[count - 1])
     for block in (7, 10**6):
         monkeypatch.setattr("electra.data.held_out.DOCUMENTS_PER_BLOCK", block)
         assert held_out_documents(hashes, fraction, seed).tolist() == expected.tolist()

@@ -11,7 +11,7 @@ from pytest import raises
 
 from electra.base.checkpoints import MANIFEST_NAME
 from electra.core.errors import UserError
-from electra.data import tokenize as encode
+from electra.data import tokenize
 from electra.data.corpus import Corpus
 from electra.data.options import CorpusArguments
 from electra.data.shards import load_or_build_cache
@@ -65,11 +65,12 @@ def build(tokenizers, write_corpus, tmp_path):
 
 
 def expected_ids(tokenizer, texts):
+    """The ids of each text as transformers encodes it."""
     return tokenizer(texts, add_special_tokens=False)["input_ids"]
 
 
 def file_stamp(cache):
-    """Another pair after a rebuild."""
+    """Number and time of the file of tokens, another pair after a rebuild."""
     status = (cache.path / SHARD).stat()
     return status.st_ino, status.st_mtime_ns
 
@@ -79,7 +80,7 @@ def file_stamp(cache):
 
 @parametrize("algorithm", ALGORITHMS)
 def test_the_cache_holds_exactly_the_ids_of_the_tokenizer(algorithm, tokenizers, build, monkeypatch):
-    monkeypatch.setattr(encode, "BATCH_CHARACTERS", 500)  # many batches
+    monkeypatch.setattr(tokenize, "BATCH_CHARACTERS", 500)  # many batches
     texts = [*spaced_texts(50), *(text.replace("\n", " ") for text in spaced_texts(50))]
     cache = build(texts, algorithm)
     expected = expected_ids(tokenizers[algorithm], texts)
@@ -87,9 +88,15 @@ def test_the_cache_holds_exactly_the_ids_of_the_tokenizer(algorithm, tokenizers,
     assert cache.lengths.tolist() == [len(ids) for ids in expected] and cache.num_tokens == sum(map(len, expected))
     copy = pickle.loads(pickle.dumps(cache))  # for a worker process: a path
     assert all_ids(copy) == expected and len(pickle.dumps(cache)) < 1000
-    for document, text in enumerate(texts if algorithm == "wordpiece" else []):
-        lines = [len(ids) for ids in expected_ids(tokenizers[algorithm], [x for x in text.split("\n") if x.strip()])]
-        assert cache.line_lengths(document).tolist() == lines
+
+
+def test_the_cache_has_the_lengths_of_the_lines(tokenizers, build):
+    texts = spaced_texts(50)
+    cache = build(texts)
+    for document, text in enumerate(texts):
+        lines = [line for line in text.split("\n") if line.strip()]
+        lengths = [len(ids) for ids in expected_ids(tokenizers["wordpiece"], lines)]
+        assert cache.line_lengths(document).tolist() == lengths
 
 
 def test_byte_level_lines_together_spell_the_document(tokenizers, build):
@@ -98,7 +105,8 @@ def test_byte_level_lines_together_spell_the_document(tokenizers, build):
     cache = build(texts, tokenizer)
     assert [tokenizer.decode(ids) for ids in all_ids(cache)] == texts
     ends = np.cumsum(cache.line_lengths(0)).tolist()
-    lines = [tokenizer.decode(all_ids(cache)[0][a:b]) for a, b in zip([0, *ends], ends, strict=False)]
+    ids = all_ids(cache)[0]
+    lines = [tokenizer.decode(ids[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
     assert [line.strip() for line in lines] == ["First line.", "Second  line.", "Third."]
 
 
@@ -124,7 +132,7 @@ def test_documents_of_equal_tokens_have_equal_hashes(algorithm, equal, others, b
 
 
 def test_documents_without_a_token_leave_no_row(tokenizers, build, monkeypatch):
-    monkeypatch.setattr(encode, "BATCH_CHARACTERS", 4)
+    monkeypatch.setattr(tokenize, "BATCH_CHARACTERS", 4)
     silent = "\u200b\u200b\u200b\u200b"  # not white space to Python, but nothing to BERT
     cache = build([silent, silent, "fox", silent, "dog\n" + silent, silent])
     assert all_ids(cache) == expected_ids(tokenizers["wordpiece"], ["fox", "dog"])
@@ -133,17 +141,14 @@ def test_documents_without_a_token_leave_no_row(tokenizers, build, monkeypatch):
 
 
 def test_the_description_counts_what_is_inside_by_source(number_tokenizer, tmp_path):
-    (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "{t}"}}\n' for t in ("7 8 ü\\n9", "", "10 unknown", " ")))
+    texts = ("7 8 ü\\n9", "", "10 unknown", " ")
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "{text}"}}\n' for text in texts))
     (tmp_path / "b.txt").write_text("\n\n")
     (tmp_path / "c.txt").write_text("11 12\n\n13")
     corpus = Corpus(CorpusArguments(train_file=[str(tmp_path / name) for name in ("a.jsonl", "b.txt", "c.txt")]))
     cache = load_or_build_cache(corpus, number_tokenizer, tmp_path / "cache")
     counts = [{"documents": 2, "tokens": 6}, {"documents": 0, "tokens": 0}, {"documents": 2, "tokens": 3}]
-    expected = {
-        "format_version": FORMAT_VERSION,
-        "sources": counts,
-        "tokens": 9,
-    }
+    expected = {"format_version": FORMAT_VERSION, "sources": counts, "tokens": 9}
     description = read_json(cache.path / DESCRIPTION_NAME)
     assert description == cache.description and description.items() >= expected.items()
     assert all_ids(cache) == [[7, 8, 1, 9], [10, 1], [11, 12], [13]]
@@ -187,14 +192,14 @@ def test_an_incomplete_cache_is_never_used_but_built_again(damage, write_corpus,
 
 
 def test_a_build_that_fails_leaves_no_cache_and_frees_the_lock(build, tmp_path, monkeypatch):
-    monkeypatch.setattr(encode, "BATCH_CHARACTERS", 100)
+    monkeypatch.setattr(tokenize, "BATCH_CHARACTERS", 100)
     good = tmp_path / "1.txt"
     broken = tmp_path / "2.txt"
     good.write_text("\n\n".join(TEXTS * 5))
     broken.write_bytes(b"the fox \xff\xfe")
-    with raises(UserError, match=r"2\.txt") as caught:
+    with raises(UserError, match=r"2\.txt") as error:
         build(Corpus(CorpusArguments(train_file=[str(good), str(broken)])))
-    assert caught.value is not None  # it has a traceback with the frames of the build
+    assert error.traceback  # whose frames of the failed build live on: they must not hold the lock
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.suffix != ".lock"]
     broken.write_bytes(b"the fox")
     build(Corpus(CorpusArguments(train_file=[str(good), str(broken)])))  # the lock is free
@@ -219,4 +224,4 @@ def test_two_builds_at_once_both_get_the_complete_cache(wordpiece_tokenizer, wri
 
 def test_a_cache_says_how_large_it_is(make_cache):
     cache = make_cache([[[5, 6]], [[7]]])
-    assert "2 documents" in repr(cache) and f"{cache.num_tokens} tokens" in repr(cache)
+    assert "2 documents" in repr(cache) and "3 tokens" in repr(cache)

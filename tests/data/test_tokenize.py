@@ -19,20 +19,22 @@ OPTIONS = TokenizerArguments(vocab_size=120)
 
 
 def texts(count, seed=0):
+    """Documents of 3 to 30 words and a number, so that no two are equal."""
     rng = random.Random(seed)
     words = ["fox", "dog", "lazy", "quick", "jumps", "über", "zebra", "xylophone", "generator", "discriminator"]
     return [" ".join(rng.choices(words, k=rng.randint(3, 30))) + f" {i}" for i in range(count)]
 
 
 def held_out(documents, seed=42):
+    """The documents on which a tokenizer is measured and not trained."""
     return [document for document in documents if is_held_out(document, seed)]
 
 
 def test_held_out_documents_are_chosen_by_text_and_seed():
     documents = [f"document {i}" for i in range(20000)]
-    one, other = (set(held_out(documents, seed)) for seed in (1, -2))
-    assert 0.043 < len(one) / len(documents) < 0.057  # 4.5 standard deviations
-    assert 20 < len(one & other) < 85  # independent: 0.0025 of the documents
+    first, second = (set(held_out(documents, seed)) for seed in (1, -2))
+    assert 0.043 < len(first) / len(documents) < 0.057  # 0.05 within 4.5 standard deviations
+    assert 20 < len(first & second) < 85  # independent: 0.0025 of the documents, 50 +- 7
 
 
 def test_a_tokenizer_is_trained_on_all_but_held_out_documents(write_corpus):
@@ -41,7 +43,7 @@ def test_a_tokenizer_is_trained_on_all_but_held_out_documents(write_corpus):
     training = [document for document in documents if not is_held_out(document, 42)]
     assert tokenizer_fingerprint(tokenizer) == tokenizer_fingerprint(train_on_documents(training, OPTIONS))
     apart = held_out(documents)
-    ids = [i for text in apart for i in tokenizer(text, add_special_tokens=False).input_ids]
+    ids = [token for text in apart for token in tokenizer(text, add_special_tokens=False).input_ids]
     assert report == {
         "vocab_size": len(tokenizer),
         "training_documents": len(training),
@@ -55,19 +57,19 @@ def test_a_tokenizer_is_trained_on_all_but_held_out_documents(write_corpus):
 
 def test_characters_in_unknown_words_are_counted(write_corpus, caplog):
     tokenizer, _ = train_on_corpus(write_corpus(texts(300)), OPTIONS)
-    known = texts(1)[0].split()[0]
-    report = _measure("tokenizer", tokenizer, [f"{known} \u0416{known}", known])
-    assert report["unknown_character_rate"] == (1 + len(known)) / (1 + 3 * len(known))
+    word = texts(1)[0].split()[0]
+    report = _measure("tokenizer", tokenizer, [f"{word} \u0416{word}", word])
+    assert report["unknown_character_rate"] == (1 + len(word)) / (1 + 3 * len(word))
     assert "unknown words" in caplog.text
 
 
-def test_what_lower_casing_loses_is_said(write_corpus, caplog):
+def test_what_lower_casing_loses_is_logged(write_corpus, caplog):
     caplog.set_level("INFO")
     german = [f"Heute {'essen' if n % 2 else 'das Essen'} wir gut, Anna {n}." for n in range(400)]
     train_on_corpus(write_corpus(german), OPTIONS)
-    (said,) = [line for line in caplog.messages if "lower-cased" in line]
-    assert "--no_lowercase" in said and "'Essen'" in said and "'essen'" in said
-    (percent,) = [int(word) for word in said.split() if word.isdecimal()]
+    (line,) = [line for line in caplog.messages if "lower-cased" in line]
+    assert "--no_lowercase" in line and "'Essen'" in line and "'essen'" in line
+    (percent,) = [int(word) for word in line.split() if word.isdecimal()]
     assert 25 < percent < 45  # 3 of 9 words behind others, sentences begun not counted
     caplog.clear()
     train_on_corpus(write_corpus(german), TokenizerArguments(vocab_size=120, lowercase=False))
@@ -76,12 +78,14 @@ def test_what_lower_casing_loses_is_said(write_corpus, caplog):
 
 
 def test_only_some_held_out_text_is_kept_in_memory(write_corpus, monkeypatch):
+    """Documents up to the one that fills the limit; the others are not trained on, either."""
     monkeypatch.setattr(tokenizer_module, "HELD_OUT_BYTES", 100)
     documents = texts(300)
     _, report = train_on_corpus(write_corpus(documents), OPTIONS)
-    kept = next(n for n in range(300) if len("".join(held_out(documents)[:n]).encode()) >= 100)
-    assert report["held_out_documents"] == kept
-    assert report["training_documents"] == 300 - len(held_out(documents))
+    apart = held_out(documents)
+    count = next(count for count in range(300) if len("".join(apart[:count]).encode()) >= 100)
+    assert report["held_out_documents"] == count < len(apart)
+    assert report["training_documents"] == 300 - len(apart)
 
 
 def test_a_corpus_of_one_document_is_learned_from(write_corpus):
@@ -98,7 +102,7 @@ def test_a_corpus_of_one_document_is_learned_from(write_corpus):
 def test_each_corpus_option_and_seed_has_its_own_tokenizer(write_corpus, tmp_path):
     corpus = write_corpus(texts(100))
     first = load_or_train_tokenizer(corpus, OPTIONS, tmp_path)
-    (folder,) = tmp_path.glob("tokenizer-*[!k]")
+    (folder,) = tmp_path.glob("tokenizer-*[!k]")  # not its lock
     assert find_damage(folder) is None
 
     again = Corpus(corpus.options)
@@ -140,10 +144,10 @@ def test_a_folder_that_was_filled_meanwhile_is_left_alone(write_corpus, tmp_path
     folder = tmp_path / "tokenizer"
     train = train_on_documents
 
-    def fill(*given):
+    def fill(*args):
         folder.mkdir()
         (folder / "precious").write_text("mine")
-        return train(*given)
+        return train(*args)
 
     monkeypatch.setattr(tokenizer_module, "train_on_documents", fill)
     flags = ["--train_file", *write_corpus(texts(100)).options.train_file, "--output_dir", str(folder)]

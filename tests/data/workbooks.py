@@ -11,6 +11,7 @@ _OPEN = "urn:oasis:names:tc:opendocument:xmlns"
 
 
 def _zipped(parts):
+    """The bytes of an archive of files, by their names."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in parts.items():
@@ -33,12 +34,13 @@ def xlsx(*sheets):
         return f'<Relationships xmlns="{_PACKAGE}/relationships">{"".join(written)}</Relationships>'
 
     numbers = range(1, len(sheets) + 1)
-    named = "".join(f'<sheet name="Sheet {n}" sheetId="{n}" r:id="r{n}"/>' for n in numbers)
+    names = "".join(f'<sheet name="Sheet {number}" sheetId="{number}" r:id="r{number}"/>' for number in numbers)
+    of_sheets = [relation(number, "worksheet", f"{number}.xml") for number in numbers]
     parts = {
         "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types"/>',
         "_rels/.rels": relations(relation(0, "officeDocument", "xl/workbook.xml")),
-        "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_OFFICE}"><sheets>{named}</sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": relations(*(relation(n, "worksheet", f"{n}.xml") for n in numbers)),
+        "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_OFFICE}"><sheets>{names}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": relations(*of_sheets),
     }
     for number, rows in zip(numbers, sheets, strict=True):
         written = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
