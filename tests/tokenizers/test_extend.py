@@ -27,20 +27,22 @@ def test_old_ids_stay_and_new_words_are_one_token(algorithm, tmp_path):
     options = TokenizerArguments(tokenizer_algorithm=algorithm, vocab_size=SIZES[algorithm])
     tokenizer = train_on_documents([*TEXTS * 3, "kmov qubelet"], options)
     before = tokenizer_fingerprint(tokenizer)
-    count = 5 if algorithm == "wordpiece" else 12
+    count = 5 if algorithm == "wordpiece" else 12  # merges add the pieces of a word before the word
     longer = extend_tokenizer(tokenizer, DOMAIN, count, min_frequency=2)
     assert tokenizer_fingerprint(tokenizer) == before  # a copy
     old = tokenizer.get_vocab()
     new = longer.get_vocab()
     assert old.items() <= new.items()
     assert sorted(new.values()) == list(range(len(old) + count))
-    cut, whole = (len(t("Kubelet")["input_ids"]) - 2 for t in (tokenizer, longer))
-    assert cut > 2 and whole == 1
+    pieces_before, pieces_after = (len(encode("Kubelet")["input_ids"]) - 2 for encode in (tokenizer, longer))
+    assert pieces_before > 2 and pieces_after == 1
     assert len(longer("kubelets")["input_ids"]) < len(tokenizer("kubelets")["input_ids"])  # a continuation
     for text in TEXTS:
-        cuts = [plain_backend(t).encode(text, add_special_tokens=False).ids for t in (tokenizer, longer)]
-        assert len(cuts[1]) <= len(cuts[0])
-        assert cuts[0] == cuts[1] or max(cuts[1]) >= len(old)
+        ids_before, ids_after = (
+            plain_backend(either).encode(text, add_special_tokens=False).ids for either in (tokenizer, longer)
+        )
+        assert len(ids_after) <= len(ids_before)
+        assert ids_before == ids_after or max(ids_after) >= len(old)
     longer.save_pretrained(tmp_path)
     opened = AutoTokenizer.from_pretrained(tmp_path)
     assert tokenizer_fingerprint(opened) == tokenizer_fingerprint(longer)
@@ -65,11 +67,11 @@ def test_byte_bpe_goes_on_where_its_training_ended():
     words = ["".join(rng.choices("aeioklmnst", k=rng.randint(3, 9))) for _ in range(400)]
     text = [" ".join(rng.choices(words, weights=[1 / (i + 1) for i in range(400)], k=20_000))]
     options = {"tokenizer_algorithm": "byte_bpe", "min_frequency": 2}
-    short, whole = (train_on_documents(text, TokenizerArguments(vocab_size=n, **options)) for n in (300, 350))
+    short, whole = (train_on_documents(text, TokenizerArguments(vocab_size=size, **options)) for size in (300, 350))
     longer = extend_tokenizer(short, text, 50, min_frequency=2)
-    merges = [json.loads(t.backend_tokenizer.to_str())["model"]["merges"] for t in (longer, whole)]
-    same = sum(one == other for one, other in zip(*merges, strict=True))
-    assert same > 0.8 * len(merges[1])  # equal counts are merged in another order
+    merges = [json.loads(either.backend_tokenizer.to_str())["model"]["merges"] for either in (longer, whole)]
+    equal = sum(first == second for first, second in zip(*merges, strict=True))
+    assert equal > 0.8 * len(merges[1])  # equal counts are merged in another order
     assert len(longer(text)["input_ids"][0]) == approx(len(whole(text)["input_ids"][0]), rel=1e-3)
 
 
@@ -87,7 +89,7 @@ def test_ids_of_added_tokens_behind_a_unigram_model_stay():
     assert plain_backend(longer).encode("[MASK]").ids != [7]
 
 
-def test_what_cannot_be_lengthened_is_one_line():
+def test_a_tokenizer_or_a_text_that_gives_no_new_token_is_refused():
     wordpiece = train_on_documents(TEXTS, TokenizerArguments(vocab_size=160))
     assert "WordLevel" in refused(lambda: extend_tokenizer(make_number_tokenizer(20), DOMAIN, 5, 2))
     assert "no new token" in refused(lambda: extend_tokenizer(wordpiece, ["the"], 5, 2))
@@ -106,7 +108,7 @@ def test_the_command_measures_before_and_after(tmp_path, capsys):
 
 
 @parametrize(
-    ("given", "unread"),
+    ("flags", "without_effect"),
     [
         (
             "--tokenizer_algorithm=byte_bpe --extend=a",
@@ -116,14 +118,14 @@ def test_the_command_measures_before_and_after(tmp_path, capsys):
         ("--tokenizer_algorithm=unigram", {"min_frequency", "new_tokens"}),
     ],
 )
-def test_options_that_do_nothing_are_said_before_the_work(tmp_path, capsys, given, unread):
+def test_options_without_effect_are_warned_of_before_the_work(tmp_path, capsys, flags, without_effect):
     """An extension keeps the algorithm and the normalization; its length is --new_tokens."""
     others = "--vocab_size=300 --no_lowercase --strip_accents --min_frequency=3 --new_tokens=5 --max_documents=9"
     (tmp_path / "taken").touch()
-    refused(lambda: main([*given.split(), *others.split(), "--train_file=a", f"--output_dir={tmp_path}"]))
-    said = capsys.readouterr().out.splitlines()
-    warned = [line.partition("(")[0] for line in said if line.startswith("no effect")]
-    assert {*re.findall(r"--(\w+)", " ".join(warned))} == unread
+    refused(lambda: main([*flags.split(), *others.split(), "--train_file=a", f"--output_dir={tmp_path}"]))
+    lines = capsys.readouterr().out.splitlines()
+    warnings = [line.partition("(")[0] for line in lines if line.startswith("no effect")]
+    assert {*re.findall(r"--(\w+)", " ".join(warnings))} == without_effect
 
 
 @parametrize("algorithm", ALGORITHMS)
@@ -135,4 +137,4 @@ def test_rules_of_tables_and_long_words_are_not_added(algorithm):
     new = longer.get_vocab().keys() - tokenizer.get_vocab().keys()
     texts = [longer.convert_tokens_to_string([token]).strip() for token in new]
     assert "kubelet" in texts
-    assert all(any(c.isalnum() for c in text) and len(text) <= 30 for text in texts)
+    assert all(any(map(str.isalnum, text)) and len(text) <= 30 for text in texts)
