@@ -1,4 +1,4 @@
-"""Measured peak, bfloat16."""
+"""What is known of a device: its measured peak, its name, and whether it computes in bfloat16."""
 
 import platform
 from pathlib import Path

@@ -19,8 +19,8 @@ def test_cores_outside_the_affinity_mask_are_not_used():
         "print(usable_cores(), default_threads())"
     )
     environment = {**ENVIRONMENT, "OMP_NUM_THREADS": ""}
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.stdout.split() == ["1", "1"], done.stderr
+    completed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert completed.stdout.split() == ["1", "1"], completed.stderr
 
 
 def test_processes_of_a_host_share_its_cores(monkeypatch):
@@ -32,7 +32,7 @@ def test_processes_of_a_host_share_its_cores(monkeypatch):
     assert share_of_cores() == 1
 
 
-# ---- a number that is known
+# ---- a number that the user, the record or the program has
 
 
 @parametrize(("value", "number"), [("3", 3), ("3,2", 3), ("0", None), ("", None), ("many", None)])
@@ -42,18 +42,19 @@ def test_the_user_s_number_is_that_of_omp_num_threads(value, number, monkeypatch
 
 
 @pytest.mark.slow
-@parametrize(("given", "number"), [("", None), ("1", None), ("3", 3)])
-def test_the_number_that_torchrun_sets_is_not_the_user_s(given, number, tmp_path):
+@parametrize(("value", "number"), [("", None), ("1", None), ("3", 3)])
+def test_the_number_that_torchrun_sets_is_not_the_user_s(value, number, tmp_path):
+    """torchrun sets 1 where nothing is set, which cannot be told from a user's 1."""
     script = tmp_path / "script.py"
     code = "from electra.runtime.threads import *\nprint(f'number {threads_of_user()}\\n', end='', flush=True)"
     script.write_text(code)
     environment = {name: value for name, value in ENVIRONMENT.items() if name != "OMP_NUM_THREADS"}
-    if given:
-        environment["OMP_NUM_THREADS"] = given
+    if value:
+        environment["OMP_NUM_THREADS"] = value
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("number")]
-    assert lines == [f"number {number}"] * 2, done.stderr
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True)
+    lines = [line for line in completed.stdout.splitlines() if line.startswith("number")]
+    assert lines == [f"number {number}"] * 2, completed.stderr
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def eight_cores(monkeypatch):
 
 
 @parametrize(
-    ("device", "given", "environment", "recorded", "number", "warns"),
+    ("device", "option", "environment", "recorded", "number", "warns"),
     [
         ("cpu", None, "", None, 8, False),
         ("cpu", None, "", 3, 3, False),
@@ -82,10 +83,10 @@ def eight_cores(monkeypatch):
     ],
 )
 def test_option_then_environment_then_record_decide_threads(
-    device, given, environment, recorded, number, warns, eight_cores, monkeypatch, caplog
+    device, option, environment, recorded, number, warns, eight_cores, monkeypatch, caplog
 ):
     monkeypatch.setenv("OMP_NUM_THREADS", environment)
-    assert use_threads(torch.device(device), given, recorded) == number
+    assert use_threads(torch.device(device), option, recorded) == number
     assert torch.get_num_threads() == (number or 8) and bool(caplog.messages) == warns
 
 
@@ -119,12 +120,12 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def spins(*argv, **variables):
-    """What torch finds in the environment when a command loads torch; variables are those of the environment."""
+    """ "spins" and GOMP_SPINCOUNT as torch finds it when a command loads torch; variables are of the environment."""
     environment = {name: value for name, value in ENVIRONMENT.items() if name not in UNSET}
     command = [sys.executable, "-c", SPY, *argv]
-    done = subprocess.run(command, cwd=ROOT, env={**environment, **variables}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.split()
+    completed = subprocess.run(command, cwd=ROOT, env={**environment, **variables}, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout.split()
 
 
 @parametrize("script", [*BY_SCRIPT, *BY_VERB], ids=" ".join)
