@@ -33,24 +33,29 @@ CONTENT = bytes(range(200))
 
 
 def cut(path):
+    """Remove the last byte of a file."""
     os.truncate(path, path.stat().st_size - 1)
 
 
 def alter(path):
+    """Change a bit of a file; its size stays."""
     content = path.read_bytes()
     path.write_bytes(content[:9] + bytes([content[9] ^ 1]) + content[10:])
 
 
 def write_checkpoint(run, step, *names):
+    """Write a whole checkpoint of a run, with files of these names; return its folder."""
     folder = run / f"checkpoint-{step}"
     folder.mkdir(parents=True)
     for name in names or ("model.safetensors", "optimizer.pt", "below/file"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(CONTENT)
     (folder / "trainer_state.json").write_text(json.dumps({"global_step": step, "max_steps": 9, "log_history": []}))
-    text = {"training_text": "tokens:t", "training_documents": 4, "held_out_text": "h"}
-    more = {"first_held_out_text": "h", "batch_size": 4, "options": {}, "changes": []}
-    (folder / "origin.json").write_text(json.dumps({**text, **more}))
+    origin = {
+        **{"training_text": "tokens:t", "training_documents": 4, "held_out_text": "h", "first_held_out_text": "h"},
+        **{"batch_size": 4, "options": {}, "changes": []},
+    }
+    (folder / "origin.json").write_text(json.dumps(origin))
     write_manifest(folder)
     return folder
 
@@ -85,17 +90,17 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch
 @parametrize("name", ["a.json", "below/b.bin", "optimizer.pt", "README.md", "new.txt"])
 def test_each_recorded_file_is_guarded_and_no_other(tmp_path, name, harm):
     (tmp_path / "below").mkdir()
-    for written in ("a.json", "below/b.bin", "optimizer.pt", "README.md"):
-        (tmp_path / written).write_bytes(CONTENT)
+    for recorded in ("a.json", "below/b.bin", "optimizer.pt", "README.md"):
+        (tmp_path / recorded).write_bytes(CONTENT)
     write_manifest(tmp_path, "README.md")  # which may be edited
     (tmp_path / "new.txt").write_bytes(CONTENT)
     harm(tmp_path / name)
-    wrong = find_damage(tmp_path)
+    damage = find_damage(tmp_path)
     if harm is Path.touch or name in ("README.md", "new.txt"):
-        assert wrong is None
+        assert damage is None
     else:
-        assert wrong is not None and Path(name).name in wrong
-    assert (find_damage(tmp_path, "optimizer") is None) == (wrong is None or name == "optimizer.pt")
+        assert damage is not None and Path(name).name in damage
+    assert (find_damage(tmp_path, "optimizer") is None) == (damage is None or name == "optimizer.pt")
 
 
 @parametrize("harm", [cut, alter])
@@ -121,6 +126,7 @@ def test_an_unreadable_manifest_confirms_nothing(tmp_path, content):
 
 @parametrize("zeroed", [(0, 1), (12_500, 37_500), (50_000, 50_001)])
 def test_samples_of_a_large_file_find_zeroed_bytes(tmp_path, zeroed, monkeypatch):
+    """At both ends and in the middle half; 64 pieces of 16 bytes are read of 50,001."""
     monkeypatch.setattr(checkpoints, "_PIECE_BYTES", 16)
     path, (begin, end) = tmp_path / "data.arrow", zeroed
     whole = bytes(1 + i % 255 for i in range(50_001))
@@ -181,9 +187,9 @@ def test_files_and_folders_are_synced_before_the_rename(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "rename", renamed)
     run = tmp_path / "run"
     commit(write_checkpoint(run / UNFINISHED, 4), run / "checkpoint-4")
-    at = events.index(f"{UNFINISHED} -> checkpoint-4")
-    assert {"model.safetensors", "optimizer.pt", "file", "below", "checkpoint-4"} <= set(events[:at])
-    assert any(MANIFEST_NAME in event for event in events[:at]) and events[at + 1 :] == ["run"]
+    place = events.index(f"{UNFINISHED} -> checkpoint-4")
+    assert {"model.safetensors", "optimizer.pt", "file", "below", "checkpoint-4"} <= set(events[:place])
+    assert any(MANIFEST_NAME in event for event in events[:place]) and events[place + 1 :] == ["run"]
     assert find_damage(run / "checkpoint-4") is None
 
 
@@ -204,7 +210,7 @@ def test_a_kill_during_a_deletion_leaves_no_half_checkpoint(tmp_path, monkeypatc
     assert not any(tmp_path.iterdir())
 
 
-def test_a_failed_write_is_said_in_the_words_of_the_system(tmp_path):
+def test_a_failed_write_is_refused_in_the_words_of_the_system(tmp_path):
     full = OSError(28, "No space left on device", str(tmp_path / "optimizer.pt"))
     of_weights = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
     for error, named in ((full, "optimizer.pt"), (of_weights, "No space left on device")):

@@ -36,9 +36,9 @@ def test_secrets_are_left_out_of_options():
 
 @parametrize("argv", [["--hub_token", "hf_1"], ["--hub_token=hf_1"], ["--wandb-api-key", "hf_1"]])
 def test_secrets_are_left_out_of_commands(argv):
-    shown = shown_command("run.py", ["--seed", "1", *argv, "--train_file", "a b.txt"])
+    command = shown_command("run.py", ["--seed", "1", *argv, "--train_file", "a b.txt"])
     name, equals, _ = argv[0].partition("=")
-    assert shown == f"python run.py --seed 1 {name}{equals or ' '}... --train_file 'a b.txt'"
+    assert command == f"python run.py --seed 1 {name}{equals or ' '}... --train_file 'a b.txt'"
 
 
 def test_secret_variables_are_left_out_and_names_of_texts_are_not():
@@ -54,21 +54,28 @@ def test_only_the_main_process_logs_more_than_errors(monkeypatch):
 
 
 def test_times_and_sizes_have_units():
-    assert [format_seconds(s) for s in (9.6, 83, 7500, 200_000)] == ["10 s", "1 min 23 s", "2 h 05 min", "2 d 07 h"]
-    assert [format_bytes(b) for b in (500, 999_960, 3e9, 4e12)] == ["0.5 kB", "1.0 MB", "3.0 GB", "4.0 TB"]
+    times = (9.6, 83, 7500, 200_000)
+    assert [format_seconds(seconds) for seconds in times] == ["10 s", "1 min 23 s", "2 h 05 min", "2 d 07 h"]
+    sizes = (500, 999_960, 3e9, 4e12)
+    assert [format_bytes(size) for size in sizes] == ["0.5 kB", "1.0 MB", "3.0 GB", "4.0 TB"]
 
 
 def test_marks_take_no_column_and_wide_letters_two():
     assert [columns_of(text) for text in ("", "abc", "é", "แอคคอร์ด", "好き", "İZMİR".lower())] == [0, 3, 1, 7, 4, 5]
+
+
+def test_counted_things_are_plural_unless_there_is_one():
     assert [counted(number, "layer") for number in (0, 1, 1200)] == ["0 layers", "1 layer", "1,200 layers"]
 
 
 def git(folder, *words):
+    """Run git in a folder; return what it prints."""
     command = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def commit_all(folder):
+    """Make a folder a repository, with one commit of all its files."""
     git(folder, "init", "-q")
     git(folder, "add", ".")
     git(folder, "commit", "-qm", "first")
@@ -84,25 +91,29 @@ def recorded_commit(package_of, **variables):
     """`git_commit` of `environment()`, with the package in this folder."""
     code = "from electra.base.console import environment; print(environment()['git_commit'])"
     variables = {**os.environ, "PYTHONPATH": str(package_of), **variables}
-    done = subprocess.run([sys.executable, "-c", code], cwd=package_of, env=variables, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    command = [sys.executable, "-c", code]
+    completed = subprocess.run(command, cwd=package_of, env=variables, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout.strip()
 
 
 def test_a_result_says_which_commit_it_is_of(tmp_path):
-    ours = tmp_path / "ours"
+    package = tmp_path / "package"
     other = tmp_path / "other"
-    copy_package(ours)
-    assert recorded_commit(ours) == "None"
-    commit_all(ours)
+    copy_package(package)
+    assert recorded_commit(package) == "None"
+    commit_all(package)
     other.mkdir()
     (other / "file").touch()
     commit_all(other)
-    commit = git(ours, "rev-parse", "HEAD")
-    assert recorded_commit(ours) == commit
-    assert recorded_commit(ours, GIT_DIR=str(other / ".git")) == commit  # as a hook of another repository has it
-    (ours / "electra" / "base" / "console.py").open("a").write("# changed\n")
-    assert recorded_commit(ours) == f"{commit}-dirty"
+    commit = git(package, "rev-parse", "HEAD")
+    assert recorded_commit(package) == commit
+    assert recorded_commit(package, GIT_DIR=str(other / ".git")) == commit  # as a hook of another repository has it
+    (package / "electra" / "base" / "console.py").open("a").write("# changed\n")
+    assert recorded_commit(package) == f"{commit}-dirty"
+
+
+def test_a_result_says_which_torch_it_is_of():
     assert torch.__version__.startswith(environment()["versions"]["torch"])  # the build, +cu130, may be left out
 
 
@@ -122,7 +133,7 @@ def test_the_repository_around_an_installed_package_is_not_ours(tmp_path):
     ("text", "shown"),
     [("a\x1b[2Jb\x07c", "a\\x1b[2Jb\\x07c"), ("ab\u202ecd\u200f", "ab\\u202ecd\\u200f"), ("\udcff", "\\udcff")],
 )
-def test_nothing_steers_the_terminal(text, shown, capsys, tmp_path):
+def test_characters_that_steer_a_terminal_are_shown_as_escapes(text, shown, capsys, tmp_path):
     setup_logging()
     logger = logging.getLogger("electra.test")
     log = RunLog()

@@ -31,21 +31,21 @@ def test_a_command_ends_with_one_line_and_an_exit_code(error, code, line, capsys
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest keeps its own
     with raises(SystemExit) as stop:
         run_script(Mock(side_effect=error))
-    said = capsys.readouterr().err
-    assert stop.value.code == code and line in said and said.count("\n") == (1 if line else 0)
+    output = capsys.readouterr().err
+    assert stop.value.code == code and line in output and output.count("\n") == (1 if line else 0)
 
 
 def test_what_was_removed_is_answered_with_what_a_user_does_instead():
     """The options and the verb of earlier versions that the changelog lists."""
-    instead = {
+    replacements = {
         "shard": "datatrove",
         "merge": "`electra cache`",
         "parallel": "`electra sweep`",
         "false_alarm_rate": "--threshold",
         "schema": "configs/electra.schema.json",
     }
-    for name, words in instead.items():
-        assert words in hint_of_unknown(name, ["max_steps"], "")
+    for name, replacement in replacements.items():
+        assert replacement in hint_of_unknown(name, ["max_steps"], "")
 
 
 END = """
@@ -68,8 +68,9 @@ run_script(main)
 
 
 def test_a_command_ends_without_a_search_for_cycles_after_all_is_written():
-    done = subprocess.run([sys.executable, "-c", END], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "written 0\n" and not done.stderr and done.returncode == 0
+    """What is registered for the end is done, and nothing is frozen; the cycle is not searched for."""
+    completed = subprocess.run([sys.executable, "-c", END], cwd=ROOT, capture_output=True, text=True)
+    assert completed.stdout == "written 0\n" and not completed.stderr and completed.returncode == 0
 
 
 @parametrize(
@@ -90,8 +91,8 @@ def test_the_traceback_of_a_mistake_is_shown_on_request(capsys, monkeypatch):
 def test_a_reader_that_ends_early_is_no_error(copying):
     command = f"{copying} -m electra pretrain --help | head -1; exit ${{PIPESTATUS[0]}}"
     variables = {name: value for name, value in os.environ.items() if name != "WANDB_MODE"}  # transformers tells of it
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=variables, capture_output=True, text=True)
-    assert done.stderr == "" and done.returncode in (0, 141)
+    completed = subprocess.run(["bash", "-c", command], cwd=ROOT, env=variables, capture_output=True, text=True)
+    assert completed.stderr == "" and completed.returncode in (0, 128 + signal.SIGPIPE)
 
 
 FULL = Path("/dev/full")
@@ -115,6 +116,7 @@ run_script(main)
 
 
 def talk(*words, **streams):
+    """Run TALK, which prints 20,001 lines, and ends with a user's mistake if there are words."""
     command = [sys.executable, "-c", TALK, *words]
     return subprocess.run(command, cwd=ROOT, text=True, timeout=60, **streams)
 
@@ -122,12 +124,12 @@ def talk(*words, **streams):
 @needs_full
 def test_output_on_a_full_disk_costs_one_line_and_no_work():
     with FULL.open("w") as full:
-        done = talk(stdout=full, stderr=subprocess.PIPE)
-        assert done.returncode == 0 and done.stderr.count("\n") == 1 and "<stdout>" in done.stderr
+        completed = talk(stdout=full, stderr=subprocess.PIPE)
+        assert completed.returncode == 0 and completed.stderr.count("\n") == 1 and "<stdout>" in completed.stderr
         assert talk("wrong", stdout=subprocess.DEVNULL, stderr=full).returncode == 2
 
 
 def test_a_log_whose_reader_ends_is_no_error():
     command = shlex.join([sys.executable, "-c", TALK])
-    done = subprocess.run(["bash", "-c", f"{command} | head -1"], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "line 0\n" and done.stderr == ""
+    completed = subprocess.run(["bash", "-c", f"{command} | head -1"], cwd=ROOT, capture_output=True, text=True)
+    assert completed.stdout == "line 0\n" and completed.stderr == ""

@@ -49,13 +49,14 @@ def test_json_is_replaced_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def write(path, text):
+    """Write a text by `open_new`."""
     with open_new(path) as file:
         file.write(text)
 
 
 def test_a_link_stays_and_its_target_is_written(tmp_path):
     (tmp_path / "target").write_text("old")
-    for name, target in (("link", "target"), ("dangling", "made")):
+    for name, target in (("link", "target"), ("dangling", "missing")):
         (tmp_path / name).symlink_to(target)
         write(tmp_path / name, "new")
         assert (tmp_path / name).is_symlink() and (tmp_path / target).read_text() == "new"
@@ -127,6 +128,7 @@ def test_yaml_may_name_values_and_repeat_and_merge_them():
 
 
 def refused_line(make):
+    """The message of the `UserError` that `make` raises; it may quote YAML of several lines."""
     with raises(UserError) as error:
         make()
     return str(error.value)
@@ -157,9 +159,9 @@ def test_variables_are_replaced_unless_the_path_exists(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WHERE", str(tmp_path / "there"))
     monkeypatch.delenv("NOWHERE", raising=False)
-    for given in ("$WHERE/a.txt", "${WHERE}/a.txt"):
-        assert expand(given) == tmp_path / "there" / "a.txt"
-        assert absolute_named(f"new={given}") == f"new={tmp_path}/there/a.txt"
+    for path in ("$WHERE/a.txt", "${WHERE}/a.txt"):
+        assert expand(path) == tmp_path / "there" / "a.txt"
+        assert absolute_named(f"new={path}") == f"new={tmp_path}/there/a.txt"
     assert expand("$NOWHERE/a.txt") == Path("$NOWHERE/a.txt")
     (tmp_path / "$WHERE").mkdir()
     assert absolute("$WHERE") == str(tmp_path / "$WHERE")
@@ -186,8 +188,8 @@ def test_a_packaged_config_is_found_from_any_folder(tmp_path, monkeypatch):
     ],
 )
 def test_scalars_of_yaml_are_read_with_their_types(text, value):
-    found = read_yaml(text)
-    assert found == value and type(found) is type(value)
+    scalar = read_yaml(text)
+    assert scalar == value and type(scalar) is type(value)
 
 
 @parametrize("load", [read_yaml, yaml.safe_load])

@@ -33,6 +33,7 @@ def uploads(monkeypatch):
 
 @pytest.fixture
 def run(tmp_path):
+    """The folder of a run with two networks, whose weights are their names, and a checkpoint."""
     folder = tmp_path / "small"
     for name in ("discriminator", "generator", "checkpoint-4"):
         (folder / name).mkdir(parents=True)
@@ -50,8 +51,8 @@ def test_each_network_has_a_repository(uploads, run):
 def test_scores_of_evaluations_go_with_the_discriminator(uploads, run, tmp_path):
     write_model(tmp_path / "blimp")
     push([str(run), "--hub_model_id", "me/small", "--scores", str(tmp_path / "blimp")])
-    found = {name: ".eval_results/a-validation.yaml" in sent for name, sent in uploads.items()}
-    assert found == {"me/small-discriminator": True, "me/small-generator": False}
+    has_scores = {name: ".eval_results/a-validation.yaml" in files for name, files in uploads.items()}
+    assert has_scores == {"me/small-discriminator": True, "me/small-generator": False}
     uploads.clear()
     with raises(UserError, match=r"has no .eval_results/"):
         push([str(run), "--scores", str(run)])
@@ -92,10 +93,10 @@ def test_a_fine_tuned_model_is_uploaded_with_its_scores(uploads, tmp_path):
         uploads.clear()
         push([str(folder), "--hub_model_id", "me/reviews"])
         assert set(uploads) == {"me/reviews"}
-        sent = uploads["me/reviews"]
-        assert {"config.json", "result.json", "README.md", ".eval_results/a-validation.yaml"} == set(sent)
-        assert b'from_pretrained("me/reviews")' in sent["README.md"] and b"output" not in sent["README.md"]
-        assert json.loads(sent["result.json"])["model"] == "small"
+        files = uploads["me/reviews"]
+        assert {"config.json", "result.json", "README.md", ".eval_results/a-validation.yaml"} == set(files)
+        assert b'from_pretrained("me/reviews")' in files["README.md"] and b"output" not in files["README.md"]
+        assert json.loads(files["result.json"])["model"] == "small"
     assert "models/reviews" in (model / "README.md").read_text()
 
 
@@ -103,7 +104,7 @@ def test_only_files_of_the_export_are_uploaded(uploads, tmp_path, capsys):
     model = write_model(tmp_path / "models" / "reviews")
     for name in ("model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json", "vocab.txt"):
         (model / name).write_text(name)
-    own = {path.relative_to(model).as_posix() for path in model.rglob("*") if path.is_file()}
+    exported = {path.relative_to(model).as_posix() for path in model.rglob("*") if path.is_file()}
     (tmp_path / "private.csv").write_text("a text")
     (model / "link.csv").symlink_to(tmp_path / "private.csv")
     (model / "old").mkdir()
@@ -111,7 +112,7 @@ def test_only_files_of_the_export_are_uploaded(uploads, tmp_path, capsys):
     for name in others:
         (model / name).write_text("secret")
     push([str(model), "--hub_model_id", "me/reviews"])
-    assert set(uploads["me/reviews"]) == own
+    assert set(uploads["me/reviews"]) == exported
     (line,) = [line for line in "".join(capsys.readouterr()).splitlines() if "not uploaded" in line]
     assert all(name in line for name in (*others, "link.csv"))
 
@@ -136,8 +137,8 @@ def test_a_run_uploads_its_networks_at_its_end(uploads, tmp_path):
     pretrain(flags(tmp_path, **FAST, **hub_options, max_steps=4, save_steps=2))
     assert set(uploads) == {"me/tiny-discriminator", "me/tiny-generator"}
     run = tmp_path / "output" / "run"
-    sent = uploads["me/tiny-discriminator"]["model.safetensors"]
-    assert sent == (run / "discriminator" / "model.safetensors").read_bytes()
+    weights = uploads["me/tiny-discriminator"]["model.safetensors"]
+    assert weights == (run / "discriminator" / "model.safetensors").read_bytes()
     assert "hf_abc" not in (run / "config.yaml").read_text()
 
 

@@ -30,8 +30,8 @@ class Colours(Options):
 
 
 NEEDS = [
-    Need(("red", "blue"), lambda o: not o.is_grey, "grey pictures have no colours"),
-    Need(("blue",), lambda o: o.red > 0, "blue needs red, not {red}"),
+    Need(("red", "blue"), lambda options: not options.is_grey, "grey pictures have no colours"),
+    Need(("blue",), lambda options: options.red > 0, "blue needs red, not {red}"),
 ]
 
 
@@ -97,11 +97,8 @@ def test_a_removed_option_is_ignored_in_a_file_but_no_flag(parse, monkeypatch, c
     assert colours.red == 5 and parsed.record == {"red": 5}
     (line,) = caplog.messages
     assert "lines.yaml" in line and "green" in line and "--blue" in line
-    for refused in (
-        lambda: parse("--green=1"),
-        lambda: Parser().parse_args(["--green", "1"]),
-    ):
+    for use_flag in (lambda: parse("--green=1"), lambda: Parser().parse_args(["--green", "1"])):
         with raises(UserError, match=r"green.*mix --blue with yellow"):
-            refused()
+            use_flag()
     with raises(UserError, match="gren"):  # never an option
         parse("", "gren: 1")

@@ -50,7 +50,7 @@ def test_data_that_are_named_replace_those_of_a_file(verb, tmp_path):
     assert read("train_file: b\nvalidation_file: c", "--dataset_name=d") == {"dataset_name"}
     flags = ["--train_file=b", "--validation_file=c"]
     configured = "dataset_name: d\n"
-    if any(f.name == "dataset_config_name" for f in fields(groups_of(verb)[1])):
+    if any(option.name == "dataset_config_name" for option in fields(groups_of(verb)[1])):
         configured += "dataset_config_name: e\n"
     assert read(configured, *flags) == {"train_file", "validation_file"}
     assert read(configured, "--dataset_name=f") == {"dataset_name"}
@@ -65,11 +65,16 @@ def test_a_name_that_is_empty_is_a_forgotten_value(verb):
         )
 
 
+def our_options(verb):
+    """The fields of the options of a verb that are declared here, not by transformers."""
+    options = [option for option, _ in CommandLine(VERBS_WITH_CONFIG[verb], "").options.values()]
+    return [option for option in options if "rules" in option.metadata]
+
+
 @parametrize("verb", VERBS_WITH_CONFIG)
 def test_numbers_have_a_range(verb):
     numbers = {int, float, int | None, float | None, list[int], list[float]}
-    options = [f for f, _ in CommandLine(VERBS_WITH_CONFIG[verb], "").options.values() if "rules" in f.metadata]
-    assert all(rules_of(f).valid is not None for f in options if f.type in numbers)
+    assert all(rules_of(option).valid is not None for option in our_options(verb) if option.type in numbers)
 
 
 @parametrize("verb", TRAINED)
@@ -83,9 +88,9 @@ def test_an_evaluation_records_the_hyperparameters_of_the_paper(verb):
 def test_a_run_records_what_its_recipe_sets_and_what_the_last_release_recorded():
     record = CommandLine(GROUPS, "").parse([]).record
     earlier = ROOT / "tests" / "fixtures" / "earlier_release" / "run" / "config.yaml"
-    kept = read_yaml(earlier.read_text(encoding="utf-8"))
-    defaults = CommandLine(GROUPS, "").options
-    at_default = {name for name in kept if defaults[name][0].default == kept[name]}
+    recorded = read_yaml(earlier.read_text(encoding="utf-8"))
+    options = CommandLine(GROUPS, "").options
+    at_default = {name for name in recorded if options[name][0].default == recorded[name]}
     assert RECIPES["small"].keys() | at_default <= record.keys() >= {"seed", "eval_seed", "experiment_name"}
 
 
@@ -93,20 +98,21 @@ def test_a_run_records_what_its_recipe_sets_and_what_the_last_release_recorded()
 def test_what_a_run_reads_is_recorded_with_its_whole_path(verb):
     """So that the run goes on from any folder."""
     texts = {str, str | None, list[str]}
-    options = [f for f, _ in CommandLine(VERBS_WITH_CONFIG[verb], "").options.values() if "rules" in f.metadata]
-    paths = {f.name for f in options if f.type in texts and PATH.fullmatch(f.name)}
-    assert paths == {f.name for f in options if rules_of(f).absolute is not None}
+    options = our_options(verb)
+    paths = {option.name for option in options if option.type in texts and PATH.fullmatch(option.name)}
+    assert paths == {option.name for option in options if rules_of(option).absolute is not None}
 
 
 def test_options_that_no_program_reads_are_those_of_the_command():
-    read = set()
+    names_read = set()
     for package in ("pretraining", "core", "data", "model"):
         for path in (ROOT / "electra" / package).rglob("*.py"):
             if package == "pretraining" and path.stem in PARTS_OF_COMMAND:
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(("args", "training")):
-                    read.add(node.attr)
-    of_transformers = {f.name for f in fields(TrainingArguments)} - {"resume_from_checkpoint"}
-    ours = [f for f in fields(ElectraTrainingArguments) if "rules" in f.metadata and f.name not in of_transformers]
-    assert {f.name for f in ours if rules_of(f).of_command} == {f.name for f in ours} - read
+                    names_read.add(node.attr)
+    of_transformers = {field.name for field in fields(TrainingArguments)} - {"resume_from_checkpoint"}
+    declared = [field for field in fields(ElectraTrainingArguments) if "rules" in field.metadata]
+    ours = {field.name: rules_of(field) for field in declared if field.name not in of_transformers}
+    assert {name for name, rules in ours.items() if rules.of_command} == ours.keys() - names_read

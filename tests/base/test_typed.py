@@ -38,8 +38,8 @@ ROW = {"name": "a", "score": 1}
 
 def test_mappings_become_values_of_the_type():
     values = {"pages": {"first": {"rows": [ROW, {**ROW, "score": None, "later": 5}]}}, "kind": "one", "more": [1]}
-    made = parse_json(json.dumps(values), Folder)
-    assert made == {"pages": {"first": Page([Row("a", 1), Row("a", None)])}, "kind": "one", "more": [1]}
+    folder = parse_json(json.dumps(values), Folder)
+    assert folder == {"pages": {"first": Page([Row("a", 1), Row("a", None)])}, "kind": "one", "more": [1]}
 
 
 @parametrize(
