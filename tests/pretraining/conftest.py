@@ -57,7 +57,7 @@ class Rows:
 
 @pytest.fixture(scope="session")
 def plan_of(cache):
-    """The plan of 12 steps of 10 x 16 tokens with a pair."""
+    """`plan_of(pair)`: the plan of 12 steps of 10 x 16 tokens with a pair."""
     args = parse_pretraining_arguments(flags(Path(), per_device_train_batch_size=10))
     sources = [{"name": "numbers", "documents": 4, "tokens": 100}]
     data = SimpleNamespace(
@@ -72,6 +72,7 @@ def plan_of(cache):
 
 @pytest.fixture(scope="session")
 def plan(make_pair, plan_of):
+    """The plan of such a run with a pair as ELECTRA's."""
     return plan_of(make_pair())
 
 

@@ -17,6 +17,7 @@ from tests.helpers import read_json
 WORDS = [
     "".join(parts) for parts in zip("bdfgklmnprst" * 9, "aeiou" * 22, "bdfgklmnprst" * 9, "aeiou" * 22, strict=False)
 ]
+"""Nonsense words of four letters, 60 different ones."""
 
 TINY = {
     "vocab_size": 120,
@@ -40,11 +41,10 @@ TINY = {
     "validation_fraction": 0.2,
     "max_eval_segments": 20,
 }
-
+"""Options of a run of seconds that evaluates, saves and logs several times."""
 
 FAST = {"eval_strategy": "no", "validation_fraction": 0, "hidden_size": 16, "num_hidden_layers": 1}
 """Options of a run that is even smaller and evaluates nothing."""
-
 
 TWO_STAGE = {
     "objective": "two_stage",
@@ -55,6 +55,7 @@ TWO_STAGE = {
     "logging_steps": 1,
     "save_total_limit": 20,
 }
+"""Options of a run of two stages, whose networks are of one size."""
 
 
 def write_corpus(path, documents=30, words=40, seed=0):
@@ -114,21 +115,20 @@ def assert_same_state(first, second):
     assert weights.keys() == other.keys()
     assert all(torch.equal(weights[name], other[name]) for name in weights)
     for name in ("optimizer.pt", "scheduler.pt"):
-        one, two = (torch.load(folder / name, weights_only=True) for folder in (first, second))
-        assert_equal(one, two)
+        assert_equal(*(torch.load(folder / name, weights_only=True) for folder in (first, second)))
 
 
-def assert_equal(one, two):
+def assert_equal(first, second):
     """Two values are equal bit for bit: mappings, lists, tensors, numbers. The text of a large tensor is abridged."""
-    assert type(one) is type(two)
-    if isinstance(one, dict):
-        assert one.keys() == two.keys()
-        one, two = [*one.values()], [*two.values()]
-    if isinstance(one, list | tuple):
-        assert len(one) == len(two)
-        for each, other in zip(one, two, strict=True):
-            assert_equal(each, other)
-    elif isinstance(one, torch.Tensor):
-        assert one.dtype == two.dtype and torch.equal(one, two)
+    assert type(first) is type(second)
+    if isinstance(first, dict):
+        assert first.keys() == second.keys()
+        first, second = [*first.values()], [*second.values()]
+    if isinstance(first, list | tuple):
+        assert len(first) == len(second)
+        for pair in zip(first, second, strict=True):
+            assert_equal(*pair)
+    elif isinstance(first, torch.Tensor):
+        assert first.dtype == second.dtype and torch.equal(first, second)
     else:
-        assert one == two
+        assert first == second

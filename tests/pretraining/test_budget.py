@@ -22,11 +22,11 @@ from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import assert_same_state, flags
 
 
-def test_times_are_read():
+def test_times_have_a_number_and_a_unit():
     assert [seconds_of(text) for text in ("90m", "2h", "1.5 d", "30 s")] == [5400, 7200, 129_600, 30]
-    for wrong in ("2", "h", "0h", "two hours", "2w"):
-        argv = ["--train_file=text", "--model_size=tiny", f"--budget={wrong}"]
-        assert f"--budget {wrong} " in refused(lambda argv=argv: parse_pretraining_arguments(argv))
+    for text in ("2", "h", "0h", "two hours", "2w"):
+        argv = ["--train_file=text", "--model_size=tiny", f"--budget={text}"]
+        assert f"--budget {text} " in refused(lambda argv=argv: parse_pretraining_arguments(argv))
 
 
 def test_a_file_overrides_the_recipe_of_a_budget(tmp_path):
@@ -80,7 +80,10 @@ def test_a_file_of_options_is_not_shortened(tmp_path):
 
 @pytest.fixture
 def fitted():
-    """Steps and steps between evaluations of a budget of 1,000 s; a step takes a second, an epoch has 4,000 steps."""
+    """A function of the seconds of an evaluation that returns what a budget of 1,000 s becomes.
+
+    It returns steps, steps between evaluations and seconds; a step takes a second, an epoch has 4,000 steps.
+    """
 
     def make(seconds_per_evaluation, *words, segments=128_000):
         asked = parse_pretraining_arguments(["--train_file=text", "--model_size=tiny", "--budget=1000s", *words])
@@ -138,7 +141,7 @@ def test_a_budget_sets_the_steps_of_the_run(folder, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_steps_that_are_timed_before_a_run_change_nothing(folder, capsys):
+def test_a_run_tells_its_time_once_after_its_first_steps_and_leaves_one_folder(folder, capsys):
     options = {"max_steps": 30, "eval_strategy": "no", "save_steps": 30, "hidden_size": 16}
     main(flags(folder, **options))
     starts = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith(("time ", "step "))]
@@ -175,12 +178,12 @@ def test_a_graph_counts_as_compiled_also_if_its_compiler_fails():
         raise RuntimeError
 
     before = count_compilations()
-    doubled = torch.compile(lambda x: x * 2, backend="eager", dynamic=False)
+    doubled = torch.compile(lambda value: value * 2, backend="eager", dynamic=False)
     doubled(torch.ones(2))
     doubled(torch.ones(2))
     assert count_compilations() == before + 1
     doubled(torch.ones(3))
     assert count_compilations() == before + 2
     with pytest.raises(RuntimeError):
-        torch.compile(lambda x: x * 3, backend=fail)(torch.ones(2))
+        torch.compile(lambda value: value * 3, backend=fail)(torch.ones(2))
     assert count_compilations() == before + 3

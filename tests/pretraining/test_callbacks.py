@@ -34,15 +34,17 @@ def state_of(rows, tokens_per_step=2048):
 
 
 def arguments():
+    """Trainer's arguments of a run whose warm-up has 1000 steps."""
     return TrainingArguments("output", warmup_steps=1000, report_to="none")
 
 
 def until(step, *rows):
     """The healthy run up to a step, then other rows by step."""
-    return {**{s: values for s, values in HEALTHY.items() if s <= step}, **dict(rows)}
+    return {**{earlier: values for earlier, values in HEALTHY.items() if earlier <= step}, **dict(rows)}
 
 
 def verdict(rows, frequencies_auc=0.55, **options):
+    """What is said of the discriminator after these evaluations, beside the AUC of token frequencies."""
     return DiscriminatorHealth().verdict(arguments(), state_of(rows, **options), frequencies_auc)
 
 

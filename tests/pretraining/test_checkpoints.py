@@ -48,12 +48,12 @@ def test_a_run_keeps_its_fractions_and_the_newest_also_with_more_steps(folder):
     assert {path.name for path in run.glob("*checkpoint*")} == {"checkpoint-3", "checkpoint-7", "checkpoint-12"}
     assert all(find_damage(path) is None for path in run.glob("checkpoint-*")) and not (run / "unfinished").exists()
     main([f"--resume_from_checkpoint={run}", "--max_steps=16"])
-    assert {path.name[11:] for path in run.glob("checkpoint-*")} == {"3", "7", "16"}
+    assert {path.name for path in run.glob("checkpoint-*")} == {"checkpoint-3", "checkpoint-7", "checkpoint-16"}
 
 
 def test_words_seen_become_steps():
-    found = word_steps(10_000_000, 0.01, 1000)  # 100,000 words in a step
-    assert found == {10 * millions: millions for millions in (*range(1, 11), *range(20, 101, 10))}
+    steps = word_steps(10_000_000, 0.01, 1000)  # 100,000 words in a step
+    assert steps == {10 * millions: millions for millions in (*range(1, 11), *range(20, 101, 10))}
     assert word_steps(10_000_000, 0.01, 35) == {10: 1, 20: 2, 30: 3}
     assert word_steps(10_000_000, 0.25, 8) == {1: 2, 2: 5, 3: 7, 4: 10, 8: 20}  # of several in a step the last
     assert word_steps(None, 0.01, 1000) == {}
@@ -64,8 +64,9 @@ def test_a_run_keeps_its_checkpoints_of_words_by_name(folder):
     plan = make(folder, **options).plan
     words = round(1_000_000 / (5 * plan.batch_size / plan.segments_per_epoch))  # a million after five steps
     main(flags(folder, **options, checkpoint_words=words))
-    names = {path.parent.name[11:]: path.read_text() for path in (folder / "output").glob("words*/checkpoint-*/kept")}
-    assert names == {"3": "", "5": "chck_1M\n", "10": "chck_2M\n"}
+    kept = (folder / "output").glob(f"words*/checkpoint-*/{KEPT_NAME}")
+    names = {path.parent.name: path.read_text() for path in kept}
+    assert names == {"checkpoint-3": "", "checkpoint-5": "chck_1M\n", "checkpoint-10": "chck_2M\n"}
 
 
 # ---- reading
@@ -81,8 +82,9 @@ def test_options_outlive_loading_and_kernels_do_not():
     before[0].step()
     before[1].step()
     with keeping_options(*after):
-        for one, other in zip(after, before, strict=True):
-            one.load_state_dict(other.state_dict())
-    (group,) = after[0].param_groups
+        for new, old in zip(after, before, strict=True):
+            new.load_state_dict(old.state_dict())
+    optimizer, schedule = after
+    (group,) = optimizer.param_groups
     assert (group["weight_decay"], group["betas"], group["eps"], group["foreach"]) == (0.01, (0.5, 0.6), 1e-3, True)
-    assert group["lr"] == 2.0 and after[1].get_last_lr() == [2.0] and after[1].base_lrs == [4.0]
+    assert group["lr"] == 2.0 and schedule.get_last_lr() == [2.0] and schedule.base_lrs == [4.0]  # at step 1

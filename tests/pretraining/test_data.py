@@ -25,26 +25,32 @@ pytestmark = pytest.mark.slow
 
 
 def load(folder, **options):
+    """The data of a tiny run that begins."""
     return load_data(parse_pretraining_arguments(flags(folder, **options)), None)
 
 
 def segments(trainer, name):
-    return [([*map(int, s.first)], s.mask_seed) for s in getattr(trainer, name).__getitems__(range(4))]
+    """Ids and mask seeds of the first four segments of one of the trainer's data sets."""
+    return [([*map(int, row.first)], row.mask_seed) for row in getattr(trainer, name).__getitems__(range(4))]
 
 
 def test_each_seed_decides_its_part_of_a_run(folder, glue_tokenizer):
     glue_tokenizer.save_pretrained(folder / "tok")  # one that is trained here depends on the seed of the data
     files = {"validation_file": write_corpus(folder / "held_out.txt", seed=1), "tokenizer_path": folder / "tok"}
-    one, *others = (
-        make(folder, **files, **seeds, experiment_name=str(n))
-        for n, seeds in enumerate(({}, {"seed": 7}, {"eval_seed": 7}))
+    usual, of_seed, of_eval_seed = (
+        make(folder, **files, **seeds, experiment_name=str(number))
+        for number, seeds in enumerate(({}, {"seed": 7}, {"eval_seed": 7}))
     )
-    weights = [next(trainer.model.parameters()).sum().item() for trainer in (one, *others)]
+    weights = [next(trainer.model.parameters()).sum().item() for trainer in (usual, of_seed, of_eval_seed)]
     assert weights[0] == weights[2] != weights[1]
-    for name, trainer, other in (("train_dataset", *others), ("eval_dataset", *others[::-1])):
-        before = segments(one, name)
-        assert segments(other, name) == before  # the other seed does not matter
-        assert all(a[0] != b[0] and a[1] != b[1] for a, b in zip(segments(trainer, name), before, strict=True))
+    for name, decides, other in (
+        ("train_dataset", of_seed, of_eval_seed),
+        ("eval_dataset", of_eval_seed, of_seed),
+    ):
+        before = segments(usual, name)
+        assert segments(other, name) == before
+        for (ids, mask_seed), (ids_before, mask_seed_before) in zip(segments(decides, name), before, strict=True):
+            assert ids != ids_before and mask_seed != mask_seed_before
 
 
 def test_the_seed_of_the_data_decides_what_is_held_out(folder, glue_tokenizer):
@@ -63,13 +69,13 @@ def test_documents_that_are_held_out_are_not_trained_on(folder):
     text = (folder / "corpus.txt").read_text().split("\n\n")
     (folder / "held_out.txt").write_text("\n\n".join([text[3], "another text", text[5]]))
     data = load(folder, validation_file=folder / "held_out.txt")
-    assert [*data.training_documents] == [n for n in range(30) if n not in (3, 5)]
+    assert [*data.training_documents] == [document for document in range(30) if document not in (3, 5)]
     assert len(data.held_out_lengths) == 3
     assert (len(data.cache), data.text_provenance["training_documents"]) == (30, 28)
     assert "--validation_file" in refused(lambda: load(folder, validation_file=folder / "corpus.txt"))
 
 
-def test_documents_that_are_left_out_are_told_of_at_each_start(folder, caplog):
+def test_documents_that_are_left_out_are_logged_at_each_start(folder, caplog):
     (folder / "held_out.txt").write_text("\n\n".join((folder / "corpus.txt").read_text().split("\n\n")[:3]))
     for _ in range(2):  # the second one finds everything made
         caplog.clear()
@@ -82,6 +88,7 @@ def test_documents_that_are_left_out_are_told_of_at_each_start(folder, caplog):
 
 
 BLANKS = ("\n", "  ", "\u00a0", "\t \u3000", "\r\n\n", "")
+"""White space before and after a text, which makes it no other text."""
 
 
 @parametrize("algorithm", ["wordpiece", "byte_bpe", "unigram"])
@@ -89,7 +96,7 @@ def test_held_out_text_is_left_out_whatever_its_file(folder, algorithm):
     """Rows of a table with white space around texts, tokens of another program, text of another format: equal."""
     texts = (folder / "corpus.txt").read_text().strip().split("\n\n")
     (folder / "held_out.txt").write_text("\n\n".join(texts[:5]))
-    around = [BLANKS[n % 6] + text + BLANKS[n // 6] for n, text in enumerate(texts)]
+    around = [BLANKS[number % 6] + text + BLANKS[number // 6] for number, text in enumerate(texts)]
     (folder / "rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in around))
     options = {"tokenizer_algorithm": algorithm, "vocab_size": 300, "validation_file": folder / "held_out.txt"}
     rows = load(folder, train_file=folder / "rows.jsonl", **options)
@@ -106,8 +113,8 @@ def test_held_out_text_is_left_out_whatever_its_file(folder, algorithm):
 
 
 def test_equal_documents_are_on_one_side(folder):
-    text = (folder / "corpus.txt").read_text().strip().split("\n\n")
-    rows = [json.dumps({"text": document + end}) for document in text for end in ("", "\n", " \n")]
+    texts = (folder / "corpus.txt").read_text().strip().split("\n\n")
+    rows = [json.dumps({"text": text + end}) for text in texts for end in ("", "\n", " \n")]
     (folder / "rows.jsonl").write_text("\n".join(rows))
     data = load(folder, train_file=folder / "rows.jsonl")
     trained = {document // 3 for document in data.training_documents}
@@ -118,7 +125,7 @@ def test_options_of_segments_and_cache_are_followed(folder):
     data = load(folder, segment_policy="document", max_eval_segments=3, max_length=8)
     assert isinstance(data.policy, POLICIES["document"])
     assert data.evaluation is not None and len(data.evaluation) == 3
-    assert {len(s.first) + 2 for s in data.policy.cut(0, np.arange(5))} == {8}
+    assert {len(segment.first) + 2 for segment in data.policy.cut(0, np.arange(5))} == {8}
     manifest = data.cache.path / "manifest.json"
     before = manifest.stat().st_mtime_ns
     assert load(folder).cache.path == data.cache.path and manifest.stat().st_mtime_ns == before
@@ -153,13 +160,13 @@ def test_several_held_out_texts_are_measured_side_by_side(folder, glue_tokenizer
     assert list(read_json(run / "metrics.json")["held_out"]) == list(columns)
 
 
-@parametrize(("what", "limit"), [("shard", 4096), ("tokenizer", 1000)])
-def test_a_cache_that_cannot_be_written_is_the_users_error(folder, glue_tokenizer, what, limit):
+@parametrize(("part", "limit"), [("shard", 4096), ("tokenizer", 1000)])  # bytes, less than the part has
+def test_a_cache_that_cannot_be_written_is_the_users_error(folder, glue_tokenizer, part, limit):
     glue_tokenizer.save_pretrained(folder / "tok")
-    refusal = raises(UserError, match=f"cannot write to {folder}/cache.*; make room, or .* folder for .*{what}$")
+    refusal = raises(UserError, match=f"{folder}/cache.*{part}")
     # Captured output is a file, too. tqdm keeps its lock if it cannot write a bar: later bars would wait forever.
     with redirect_stderr(io.StringIO()), refusal, files_up_to(limit):
-        load(folder, tokenizer_path=folder / "tok" if what == "shard" else None)
+        load(folder, tokenizer_path=folder / "tok" if part == "shard" else None)
     assert list((folder / "cache").rglob("manifest.json")) == []
 
 
@@ -193,7 +200,7 @@ def test_a_test_set_is_neither_trained_nor_evaluated_on(folder, glue_tokenizer):
     assert alone.test is None and "test_text" not in alone.text_provenance
     (folder / "held_out.txt").write_text("\n\n".join(text[:15]))
     beside = load(folder, test_fraction=0.3, validation_file=folder / "held_out.txt", **options)
-    assert {*map(int, beside.test.policy.documents)} == parts[0.2][2] - {*range(30)}
+    assert {*map(int, beside.test.policy.documents)} == parts[0.2][2] - {*range(30)}  # two rows of each held-out text
     assert min(beside.training_documents) >= 30
     assert "--test_fraction" in refused(lambda: load(folder, test_fraction=0.8, **options))
     assert "--test_fraction" in refused(lambda: load(folder, test_fraction=1, **options))
@@ -205,22 +212,20 @@ def test_a_test_set_is_evaluated_once_at_the_end(folder, capsys):
     assert "test set" in capsys.readouterr().out
     run = folder / "output" / "run"
     logs = read_json(run / "trainer_state.json")["log_history"]
-    tested = [line for line in logs if "test_loss" in line]
-    assert [line["step"] for line in tested] == [2]
+    (test_line,) = (line for line in logs if "test_loss" in line)
+    assert test_line["step"] == 2
     assert [line["step"] for line in logs if "eval_loss" in line] == [0, 1, 2]
     assert not any("test_loss" in line for line in history(run / "checkpoint-2"))
     metrics = read_json(run / "metrics.json")
     for name in ("test_loss", "test_generator_loss", "test_discriminator_auc", "test_tokens"):
-        assert metrics["test"][name] == tested[0][name]
+        assert metrics["test"][name] == test_line[name]
     assert list(metrics["held_out"]) == ["untrained", "frequencies", "trained"]
     assert "test set</th>" in (run / "report.html").read_text()
     trainer = make(folder, **options, experiment_name="other")
-    assert trainer.evaluate_test_set()["test_tokens"] == tested[0]["test_tokens"]
-    for changed in ({"test_fraction": 0.1}, {"test_fraction": 0}):
-        refusal = refused(lambda changed=changed: main([
-            f"--resume_from_checkpoint={run}", "--max_steps=3", *(f"--{n}={v}" for n, v in changed.items())
-        ]))  # fmt: skip
-        assert "--test_fraction" in refusal
+    assert trainer.evaluate_test_set()["test_tokens"] == test_line["test_tokens"]
+    for changed in (0.1, 0):
+        argv = [f"--resume_from_checkpoint={run}", "--max_steps=3", f"--test_fraction={changed}"]
+        assert "--test_fraction" in refused(lambda argv=argv: main(argv))
     main([f"--resume_from_checkpoint={run}", "--max_steps=3"])
     logs = read_json(run / "trainer_state.json")["log_history"]
     assert [line["step"] for line in logs if "test_loss" in line] == [3]

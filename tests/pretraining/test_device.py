@@ -22,9 +22,10 @@ def gpu(monkeypatch):
     return monkeypatch
 
 
-def chosen(**given):
+def chosen(**options):
+    """What is chosen for the device where only these options are set."""
     unset = {"bf16": None, "fp16": False, "use_cpu": False, "dataloader_num_workers": None, "visible_gpus": 1}
-    training = SimpleNamespace(**{**unset, **given})
+    training = SimpleNamespace(**{**unset, **options})
     choose_for_device(training)
     return training
 

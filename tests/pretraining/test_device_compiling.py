@@ -18,7 +18,7 @@ from tests.helpers import parametrize
 from tests.pretraining.compilers import NO_COMPILER, NO_HEADERS, failing_compiler, inductor_for
 
 
-def told(caplog):
+def package_lines(caplog):
     """The lines of the package, without those of torch's own compiler."""
     return [record.getMessage() for record in caplog.records if record.name.startswith("electra")]
 
@@ -60,7 +60,7 @@ def assert_not_compiled(backend, caplog):
     assert torch.equal(torch.get_rng_state(), state)
     assert not options.torch_compile and network._compiled_call_impl is None
     network(torch.ones(2, 3)).backward()
-    (line,) = told(caplog)
+    (line,) = package_lines(caplog)
     assert "cannot be compiled" in line and "--torch_compile false" in line and "\n" not in line
     torch._dynamo.reset()
     message = refused(lambda: compile_model(network, make_options(backend, must_compile=True)))
@@ -70,12 +70,12 @@ def assert_not_compiled(backend, caplog):
 
 @parametrize("where", ["compiling", "forward", "backward"])
 @parametrize("error", [NO_HEADERS, NO_COMPILER], ids=["no headers", "no compiler"])
-def test_a_compiler_that_fails_is_said_before_training(where, error, caplog):
+def test_a_compiler_that_fails_is_not_used_and_warned_of(where, error, caplog):
     assert_not_compiled(failing_compiler(where, error), caplog)
 
 
 @parametrize("where", ["forward", "backward"])
-def test_inductor_without_headers(where, tmp_path, caplog):
+def test_inductor_without_headers_is_not_used_and_warned_of(where, tmp_path, caplog):
     """The real compiler at one of the two passes, with a C++ compiler that finds no headers."""
     if shutil.which("c++") is None:
         pytest.skip("no C++ compiler")
@@ -90,7 +90,7 @@ def test_memory_that_ends_while_compiling_is_no_failure_to_compile(where, error,
     options = make_options(failing_compiler(where, error))
     with pytest.raises(RuntimeError) as raised:
         compile_model(Network(), options)
-    assert is_out_of_memory(raised.value) and options.torch_compile and not told(caplog)
+    assert is_out_of_memory(raised.value) and options.torch_compile and not package_lines(caplog)
 
 
 @torch._dynamo.config.patch(recompile_limit=2)

@@ -31,7 +31,7 @@ AT_END = (
     *("metrics.json", "trainer_state.json", "samples.json", "report.html", "training_curves.png"),
     *("discriminator", "generator"),
 )
-HELD = []
+HELD_LOCKS = []
 """Locks of another process, until these tests end."""
 NOBODY = 65534
 """User id for what root may read, but others may not."""
@@ -48,6 +48,7 @@ def keep(run, *names):
 
 
 def remove(run, *names):
+    """Remove these files and folders of the run."""
     for name in names:
         path = run / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -82,10 +83,12 @@ def damaged(*steps):
 
 
 def without(*names):
+    """A state without these files and folders."""
     return lambda run: remove(run, *names)
 
 
 def only(*names):
+    """A state of these files and folders of the run alone."""
     return lambda run: keep(run, *names)
 
 
@@ -178,11 +181,12 @@ def released_and_killed(run):
 def lock(run):
     """Another process has the run."""
     left_lock(run)
-    HELD.append(FileLock(run.parent / ".run.lock"))
-    HELD[-1].acquire(timeout=0)
+    HELD_LOCKS.append(FileLock(run.parent / ".run.lock"))
+    HELD_LOCKS[-1].acquire(timeout=0)
 
 
 def left_lock(run):
+    """A lock file of a process that has ended; it holds nothing."""
     path = run.parent / ".run.lock"
     path.touch()
     path.chmod(0o666)
@@ -206,6 +210,8 @@ def unreadable(run):
 
 
 def both(*changes):
+    """A state after several changes."""
+
     def make(run):
         for change in changes:
             change(run)
@@ -413,7 +419,7 @@ def listed(folder):
 
 
 @parametrize("state", STATES)
-def test_a_state_of_a_folder_and_what_each_start_makes_of_it(state, finished_run, base):
+def test_each_start_goes_on_where_the_table_says_and_loses_nothing(state, finished_run, base):
     expected, _ = STATES[state]
     outcomes = {}
     output = before = None
@@ -466,10 +472,8 @@ def test_a_refusal_says_why_and_what_to_do(state, way, named, finished_run, base
         ({"max_steps": -1, "num_train_epochs": 0.001}, "end"),
         ({"max_steps": -1, "num_train_epochs": 99}, "12"),
         ({"hidden_size": 64, "seed": 7}, "end"),
-        (
-            {"hidden_size": 64, "seed": 7, "max_steps": 13},
-            "12",
-        ),  # and the check of options refuses it: test_resuming.py
+        # The check of options refuses it later: integration/test_resuming.py.
+        ({"hidden_size": 64, "seed": 7, "max_steps": 13}, "12"),
         ({"auto_resume": False, "experiment_name": "other"}, "new"),
         ({"plan": True}, "new"),
     ],

@@ -95,13 +95,17 @@ def values_of(batches):
 
 
 def looped_detection(tokens):
-    """Of decisions at logit 0 on what was replaced."""
+    """Metrics of decisions at logit 0 on what was replaced, by pairs."""
     labels = tokens["is_replaced"] == 1
     logits = tokens["discriminator_logits"]
     pairs = list(zip(labels.tolist(), (logits >= 0).tolist(), strict=True))
     tp, fp, fn, tn = (pairs.count(pair) for pair in ((True, True), (False, True), (True, False), (False, False)))
     assert min(tp, fp, fn, tn) > 0
-    wins = [(p > n) + 0.5 * (p == n) for p in logits[labels] for n in logits[~labels]]
+    wins = [
+        (of_replaced > of_original) + 0.5 * (of_replaced == of_original)
+        for of_replaced in logits[labels]
+        for of_original in logits[~labels]
+    ]
     return {
         "accuracy": (tp + tn) / len(pairs),
         "precision": tp / (tp + fp),
@@ -294,18 +298,19 @@ def generated(predict, masked=850, kept=150, loss=1.0):
 
 
 COUNTS = np.array([3, 0, 4, 9])
+"""Of ids 0 to 3: with one added, the shares that `generated` draws from."""
 
 
 def test_a_generator_that_copies_what_it_sees_is_no_better_than_frequencies():
     dead = generated(lambda token, is_masked: 3 if is_masked else token)
     measured = evaluation_metrics(dead, 50.0)
-    known = unigram_metrics(dead, COUNTS)
+    of_frequencies = unigram_metrics(dead, COUNTS)
     assert measured["masked_accuracy"] > 0.55 > measured["masked_accuracy_mask_token"]  # it copies 15 %
-    assert measured["masked_accuracy_mask_token"] == known["masked_accuracy_mask_token"]
+    assert measured["masked_accuracy_mask_token"] == of_frequencies["masked_accuracy_mask_token"]
     # Nothing is compared where the network may copy.
-    assert not {"generator_loss", "masked_accuracy", "sampled_accuracy"} & known.keys()
+    assert not {"generator_loss", "masked_accuracy", "sampled_accuracy"} & of_frequencies.keys()
     verdict = generator_verdict(dead, COUNTS)
-    assert verdict.is_good is False and "not clearly above token frequencies" in verdict.text
+    assert verdict.is_good is False and "token frequencies" in verdict.text
 
 
 @parametrize(
@@ -323,8 +328,7 @@ def test_a_generator_is_judged_where_it_sees_a_mask(predict, is_good):
 
 def test_a_generator_whose_loss_is_above_that_of_frequencies_is_not_good():
     verdict = generator_verdict(generated(lambda token, is_masked: token, loss=1.5), COUNTS)
-    assert verdict.is_good is False
-    assert "above token frequencies" in verdict.text and "Its loss there is 1.50, above" in verdict.text
+    assert verdict.is_good is False and "1.50" in verdict.text
 
 
 def test_the_error_of_a_generator_is_that_of_differences_at_the_same_positions():
@@ -332,8 +336,13 @@ def test_the_error_of_a_generator_is_that_of_differences_at_the_same_positions()
     originals = records[0, :, Field.ORIGINAL_IDS]
     share = float(np.mean(originals == 2))  # where the generator is right and frequencies are not
     expected = 100 * math.sqrt(share * (1 - share) / 100)
-    assert f"± {expected:.1f} with" in generator_verdict(records, COUNTS).text
-    assert generator_verdict(generated(lambda token, is_masked: token, masked=49), COUNTS).is_good is None
+    assert f"± {expected:.1f}" in generator_verdict(records, COUNTS).text
+
+
+def test_fewer_than_50_masked_tokens_judge_no_generator():
+    records = {masked: generated(lambda token, is_masked: token, masked=masked) for masked in (49, 50)}
+    assert generator_verdict(records[49], COUNTS).is_good is None
+    assert generator_verdict(records[50], COUNTS).is_good is not None
 
 
 def test_special_tokens_are_the_least_suspicious():
@@ -389,7 +398,7 @@ def test_token_counts_are_those_of_the_documents_given(make_cache):
     cache = make_cache(documents)  # more than are read at a time
     chosen = np.sort(random.choice(2500, size=1800, replace=False))
     counts = token_counts(cache, chosen, 6000)
-    tokens = [token for d in chosen for token in documents[d][0]]
+    tokens = [token for document in chosen for token in documents[document][0]]
     assert counts.dtype == np.int64 and counts.tolist() == np.bincount(tokens, minlength=6000).tolist()
     assert not token_counts(cache, np.array([], dtype=np.int64), 20).any()
     assert "0 to 9" in refused(lambda: token_counts(cache, chosen, 10))
@@ -399,4 +408,6 @@ def test_token_counts_of_a_large_corpus_are_spread_evenly(make_numbered_cache, m
     cache = make_numbered_cache([10] * 20)
     monkeypatch.setattr(metrics_module, "MAX_COUNTED_TOKENS", 60)
     counts = token_counts(cache, Documents(20, left_out=np.empty(0, dtype=np.int64)), 205)
-    assert (np.flatnonzero(counts[5:]) // 10).tolist() == [d for d in range(0, 20, 4) for _ in range(10)]
+    # 60 of 200 tokens are at most every fourth document.
+    counted_documents = (np.flatnonzero(counts[5:]) // 10).tolist()
+    assert counted_documents == [document for document in range(0, 20, 4) for _ in range(10)]

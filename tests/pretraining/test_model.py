@@ -67,6 +67,7 @@ def test_local_heads_look_at_the_token_before_and_the_one_behind(model_type, emb
     network = rtd_model(config).eval()
     set_local_heads(network)
     (weights,) = network.base_model(torch.arange(64)[None] % 50, output_attentions=True).attentions[0]
+    # Evenly spread, a weight would be 1/64.
     for head, distance in ((0, -1), (1, 1)):
         assert torch.diagonal(weights[head], offset=distance).mean() > 0.55
         scores = weights[head].detach().log()  # but for a constant of each row
@@ -76,7 +77,7 @@ def test_local_heads_look_at_the_token_before_and_the_one_behind(model_type, emb
 
 
 def with_local_heads(**options):
-    """A pair of one layer of width 32, with one head."""
+    """A joint model with local heads, of one layer of width 32 with one head."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1}
     options = {"train_file": "text.txt", "use_cpu": True, "initialization": "local", **sizes, **options}
     return build_model(parse_pretraining_arguments(as_flags(options)), make_number_tokenizer(64))
@@ -90,6 +91,9 @@ def test_shared_embeddings_have_local_heads(model_type, tie):
     network.set_attn_implementation("eager")
     (weights,) = network.base_model(torch.arange(32)[None] + 20, output_attentions=True).attentions[0]
     assert torch.diagonal(weights[0], offset=-1).mean() > 0.6
+
+
+def test_embeddings_too_narrow_for_local_heads_are_refused():
     with raises(UserError, match="embedding_size"):
         allow_local_heads(tiny_network_config("electra", embedding_size=4))
 

@@ -40,12 +40,14 @@ def resume_at(run, step):
 
 
 def continued(folder, **options):
+    """The folder of a run of text in this folder, which starts from trained networks."""
     write_corpus(folder / "corpus.txt")
     main(flags(folder, **{**SIZES, "max_position_embeddings": None, **options}, experiment_name="second"))
     return folder / "output" / "second"
 
 
 def weights(folder):
+    """The tensors of a network's folder, by name."""
     return load_file(folder / "model.safetensors")
 
 
@@ -124,7 +126,8 @@ def test_a_longer_tokenizer_and_text_start_from_what_was_trained(finished_run, t
     for role in ("discriminator", "generator"):
         before = weights(finished_run / role)
         after = weights(run / role)
-        words_before, words_after = (w["electra.embeddings.word_embeddings.weight"] for w in (before, after))
+        table = "electra.embeddings.word_embeddings.weight"
+        words_before, words_after = before[table], after[table]
         assert torch.equal(words_after[:size], words_before) and len(words_after) == size + 3
         positions = after["electra.embeddings.position_embeddings.weight"]
         assert len(positions) == 40
@@ -162,10 +165,12 @@ def test_a_masked_lm_becomes_a_discriminator_and_a_generator(model_type, finishe
     assert all(len(after[name]) == len(tokenizer) for name in tables & after.keys())
     encoder = AutoModel.from_pretrained(run / "discriminator").state_dict()
     prefix = f"{released.base_model_prefix}."
-    same = [
-        torch.equal(value, before[prefix + k][: len(value)]) for k, value in encoder.items() if prefix + k in before
-    ]
-    assert all(same) and len(same) > len(encoder) / 2
+    is_equal = {
+        name: torch.equal(value, before[prefix + name][: len(value)])
+        for name, value in encoder.items()
+        if prefix + name in before
+    }
+    assert all(is_equal.values()) and len(is_equal) > len(encoder) / 2
 
 
 @parametrize(
@@ -179,18 +184,19 @@ def test_a_masked_lm_becomes_a_discriminator_and_a_generator(model_type, finishe
     ],
     ids=str,
 )
-def test_what_cannot_be_continued_is_one_line(finished_run, wordpiece_tokenizer, tmp_path, options, named):
+def test_networks_that_cannot_be_continued_are_refused(finished_run, wordpiece_tokenizer, tmp_path, options, named):
     for name in ("damaged", "incomplete", "bare"):
         shutil.copytree(finished_run / "discriminator", tmp_path / name)
         (tmp_path / name / "manifest.json").unlink()  # which other programs do not write
     (tmp_path / "damaged" / "model.safetensors").write_bytes(b"nothing")
-    kept = weights(finished_run / "discriminator")
-    del kept["electra.encoder.layer.0.output.dense.weight"]
-    save_file(kept, tmp_path / "incomplete" / "model.safetensors", metadata={"format": "pt"})
+    incomplete = weights(finished_run / "discriminator")
+    del incomplete["electra.encoder.layer.0.output.dense.weight"]
+    save_file(incomplete, tmp_path / "incomplete" / "model.safetensors", metadata={"format": "pt"})
     wordpiece_tokenizer.save_pretrained(tmp_path / "other")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "bare" / name).unlink()
-    options = {k: v.format(folder=tmp_path, run=finished_run) if isinstance(v, str) else v for k, v in options.items()}
+    places = {"folder": tmp_path, "run": finished_run}
+    options = {name: value.format(**places) if isinstance(value, str) else value for name, value in options.items()}
     options = {"init_discriminator": finished_run, "generator_size": None, **NOTHING_LEARNED, **options}
     message = refused(lambda: continued(tmp_path, **options))
     assert all(word in message for word in named.split()), message
@@ -215,7 +221,8 @@ def test_trained_networks_keep_their_sizes_with_a_warning(finished_run, tmp_path
 
 def test_a_vocabulary_with_gaps_is_trained_with(folder):
     tokens = [*SPECIAL_TOKENS.values(), "not in the text", *sorted(set(WORDS))]
-    vocabulary = {token: i for i, token in enumerate(tokens) if i != 5} | {tokens[-1]: 70_000}
+    # Id 5 is missing, and so are all between the words and the last one.
+    vocabulary = {token: index for index, token in enumerate(tokens) if index != 5} | {tokens[-1]: 70_000}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.save(str(folder / "tokenizer.json"))

@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from electra import ElectraForJointPretraining, ElectraTrainer, ElectraTrainingArguments
-from electra.core.schedules import create_schedule
 from electra.pretraining.run import main
 from electra.pretraining.run_folder import check_optimizer_of
 from tests.conftest import refused
@@ -20,13 +19,14 @@ from tests.pretraining.runs import FAST, assert_same_state, flags, history, make
 
 pytestmark = pytest.mark.slow
 
+# A constant rate, and a beta that is no default, so that the next phase shows whose it has.
 STABLE = {**FAST, "lr_scheduler_type": "constant", "max_steps": 5, "save_steps": 5, "adam_beta2": 0.99}
-TABLES = "electra.embeddings.position_embeddings.weight"
+POSITIONS = "electra.embeddings.position_embeddings.weight"
 
 
 @pytest.fixture(scope="module")
 def stable(tmp_path_factory):
-    """The folder of a run with a constant rate, and its checkpoint of step 5; not to be changed."""
+    """The checkpoint of step 5 of a run with a constant rate; not to be changed."""
     folder = tmp_path_factory.mktemp("stable")
     write_corpus(folder / "corpus.txt")
     main(flags(folder, **STABLE, experiment_name="stable"))
@@ -42,8 +42,8 @@ def folder(tmp_path):
 
 def phase(checkpoint, **options):
     """Options of a run that anneals the checkpoint in three steps."""
-    given = {**FAST, "max_steps": 3, "save_steps": 1, "logging_steps": 1, "warmup_steps": 0, "learning_rate": None}
-    return {**given, "init_checkpoint": checkpoint, **options}
+    steps = {"max_steps": 3, "save_steps": 1, "logging_steps": 1, "warmup_steps": 0}
+    return {**FAST, **steps, "learning_rate": None, "init_checkpoint": checkpoint, **options}
 
 
 class AtStart(TrainerCallback):
@@ -97,7 +97,8 @@ def test_a_new_rate_decay_and_betas_replace_those_of_the_checkpoint(stable, fold
     trainer = make(folder, **phase(stable, **new))
     start = AtStart(trainer)
     trainer.train()
-    assert [(g["lr"], g["betas"][0], g["weight_decay"]) for g in start.groups] == [(5e-4, 0.8, 0.3), (5e-4, 0.8, 0.0)]
+    values = [(group["lr"], group["betas"][0], group["weight_decay"]) for group in start.groups]
+    assert values == [(5e-4, 0.8, 0.3), (5e-4, 0.8, 0.0)]
 
 
 def test_options_are_those_of_the_checkpoint_though_its_run_went_on_with_others(stable, folder):
@@ -138,7 +139,7 @@ def test_the_next_phase_resumes_bit_for_bit_without_the_first(stable, folder):
 
 @parametrize("tie", ["gdes", "none"])
 def test_longer_text_repeats_the_positions_that_were_trained(folder, tie):
-    """Their moments are 0, as they were; what was trained keeps its own."""
+    """A run of text of 16 tokens, and one of 32 behind it."""
     main(flags(folder, **STABLE, tie=tie, experiment_name="stable"))
     checkpoint = folder / "output" / "stable" / "checkpoint-5"
     trainer = make(folder, **phase(checkpoint, max_length=32, tie=tie))
@@ -146,8 +147,8 @@ def test_longer_text_repeats_the_positions_that_were_trained(folder, tie):
     trainer.train()
     stored = load_file(checkpoint / "model.safetensors")
     for role in ("generator", "discriminator"):
-        before = stored[f"{role}.{TABLES}"]
-        after = start.weights[f"{role}.{TABLES}"]
+        before = stored[f"{role}.{POSITIONS}"]
+        after = start.weights[f"{role}.{POSITIONS}"]
         assert torch.equal(after[:16], before[:16]) and torch.equal(after[16:], before[:16])
     last = folder / "output" / "run" / "checkpoint-3"
     assert read_json(last / "config.json")["discriminator"]["pretraining_positions"] == 32
@@ -189,12 +190,12 @@ def test_the_base_of_rotary_positions_rises_with_the_length(folder):
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_one_line_and_leaves_no_run(stable, folder, options, named):
+def test_a_checkpoint_that_does_not_fit_is_refused_and_leaves_no_run(stable, folder, options, named):
     copy = Path(shutil.copytree(stable.parent, folder / "copy"))
     with (copy / "checkpoint-5" / "optimizer.pt").open("ab") as file:
         file.write(b"x")
     places = {"run": stable.parent, "copy": copy}
-    options = {name: v.format(**places) if isinstance(v, str) else v for name, v in options.items()}
+    options = {name: value.format(**places) if isinstance(value, str) else value for name, value in options.items()}
     message = refused(lambda: main(flags(folder, **{**phase(stable), **options})))
     assert all(word in message for word in named.split()), message
     assert not (folder / "output" / "run").exists()
@@ -239,12 +240,3 @@ def test_a_next_phase_in_python_takes_the_weights_into_any_model_of_the_sizes(st
     args = args.with_values(output_dir=str(folder / "same"))
     ElectraTrainer(model=model, args=args, train_dataset=other.data).train()
     assert_same_state(folder / "python" / "checkpoint-2", folder / "same" / "checkpoint-2")
-
-
-def test_a_stable_phase_and_its_decay(stable):
-    args = ElectraTrainingArguments(
-        str(stable), warmup_steps=2, lr_scheduler_type="warmup_stable_decay",
-        lr_scheduler_kwargs={"num_decay_steps": 4, "decay_type": "linear"},
-    )  # fmt: skip
-    schedule = create_schedule(args, torch.optim.SGD([torch.zeros(1)], lr=1.0), [10])
-    assert [schedule.lr_lambdas[0](step) for step in range(11)] == [0, 0.5, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25, 0]

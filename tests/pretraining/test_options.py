@@ -17,7 +17,7 @@ from electra.core.objectives import OBJECTIVES
 from electra.core.options import options_with, rules_of
 from electra.core.recipes import RECIPES
 from electra.pretraining.configuration import GROUPS, ElectraTrainingArguments
-from electra.pretraining.metrics import evaluation_metrics
+from electra.pretraining.metrics import Field, evaluation_metrics
 from electra.pretraining.options import parse_pretraining_arguments, resolve_options
 from electra.pretraining.run import main
 from electra.pretraining.run_folder import Run, RunProvenance, open_run
@@ -31,23 +31,22 @@ STABLE = "warmup_stable_decay"
 
 @parametrize("group", GROUPS)
 def test_each_number_has_a_range(group):
-    numbers = [
-        f for f in fields(group) if "rules" in f.metadata and re.search("int|float", str(types_of(group)[f.name]))
-    ]
-    assert not [f.name for f in numbers if rules_of(f).valid is None]
+    ours = [option for option in fields(group) if "rules" in option.metadata]
+    numbers = [option for option in ours if re.search("int|float", str(types_of(group)[option.name]))]
+    assert not [option.name for option in numbers if rules_of(option).valid is None]
 
 
 @parametrize("group", GROUPS)
 def test_a_path_is_not_empty_and_is_recorded_as_absolute(group):
     """An empty one is a forgotten value, and a run goes on from any folder."""
-    for f in fields(group):
-        is_path = rules_of(f).valid is NOT_EMPTY or f.name.endswith("_file")
-        assert is_path == (rules_of(f).absolute is not None), f.name
+    for option in fields(group):
+        is_path = rules_of(option).valid is NOT_EMPTY or option.name.endswith("_file")
+        assert is_path == (rules_of(option).absolute is not None), option.name
 
 
 def test_an_option_whose_default_may_change_is_always_recorded():
     """What recipes set, seeds, and the names of a run and of what it trains."""
-    seeds = {f.name for group in GROUPS for f in fields(group) if rules_of(f).valid is SEED}
+    seeds = {option.name for group in GROUPS for option in fields(group) if rules_of(option).valid is SEED}
     expected = {*RECIPES["small"], *seeds, "experiment_name", "objective"}
     assert {*options_with("always_recorded", *GROUPS)} == expected
 
@@ -128,14 +127,13 @@ def test_options_without_effect_are_warned_of_and_have_none(tmp_path, caplog, op
     expected = parse_pretraining_arguments(flags(tmp_path, **without))
     caplog.clear()
     if is_line:
-        write_yaml(options, tmp_path / "options.yaml", "")
-        train_file = {"train_file": str(tmp_path / "corpus.txt")} if "token_cache" in options else {}
-        write_yaml({**options, **train_file}, tmp_path / "options.yaml", "")
-        given = {**names, "train_file": None, "config": tmp_path / "options.yaml"}
-        given |= {} if train_file else {"train_file": tmp_path / "corpus.txt"}
+        corpus = {"train_file": str(tmp_path / "corpus.txt")}
+        in_file = corpus if "token_cache" in options else {}  # beside which a flag would be refused
+        write_yaml({**options, **in_file}, tmp_path / "options.yaml", "")
+        words = {**names, **corpus, **dict.fromkeys(in_file), "config": tmp_path / "options.yaml"}
     else:
-        given = {"vocab_size": None, **options}
-    config = parse_pretraining_arguments(flags(tmp_path, **given))
+        words = {"vocab_size": None, **options}
+    config = parse_pretraining_arguments(flags(tmp_path, **words))
     warnings = [message.partition("(") for message in caplog.messages if message.startswith("no effect")]
     (reason,) = (reason for names, _, reason in warnings if f"--{unused}" in names)
     assert named in reason
@@ -173,17 +171,17 @@ def test_modes_without_graphs_accumulate(tmp_path, accumulation):
     assert parse_pretraining_arguments(flags(tmp_path, **options)).training.torch_compile_mode == mode
 
 
-@parametrize("given", [{"torch_compile_mode": "reduce-overhead"}, {"torch_compile_backend": "cudagraphs"}], ids=str)
-def test_graphs_that_lose_gradients_are_refused_in_a_program_too(tmp_path, given):
-    args = partial(ElectraTrainingArguments, str(tmp_path / "run"), use_cpu=True, **given)
-    message = refused(lambda: args(gradient_accumulation_steps=2))
-    assert next(iter(given)) in message and "gradient_accumulation_steps" in message
-    args()
+@parametrize(("name", "value"), [("torch_compile_mode", "reduce-overhead"), ("torch_compile_backend", "cudagraphs")])
+def test_graphs_that_lose_gradients_are_refused_in_a_program_too(tmp_path, name, value):
+    make_arguments = partial(ElectraTrainingArguments, str(tmp_path / "run"), use_cpu=True, **{name: value})
+    message = refused(lambda: make_arguments(gradient_accumulation_steps=2))
+    assert name in message and "gradient_accumulation_steps" in message
+    make_arguments()
 
 
 @pytest.fixture
 def parsed(tmp_path, caplog):
-    """Options parsed with an objective and a file, and the warnings of options without effect."""
+    """`parsed(objective, file, *more)`: the options, and the warnings of those without effect."""
 
     def make(objective, file=None, *more):
         caplog.clear()
@@ -216,11 +214,11 @@ def test_an_objective_can_be_named_beside_a_file_of_another_one(parsed, tmp_path
         "two_stage": ["--generator_steps=5", "--no_init_from_generator"],
         "replace_mlm": ["--discriminator_weight=5", "--generator_num_attention_heads=1", "--init_generator=g"],
     }
-    wanted = {("electra", "two_stage"): ["--tie=none"]}  # what would be wrong is not replaced in silence
+    required = {("electra", "two_stage"): ["--tie=none"]}  # what would be wrong is not replaced in silence
     args, _ = parsed(objective, STUDY, *options.get(objective, []))
     write_yaml(args.record, tmp_path / "config.yaml", "test")
     for other in OBJECTIVES:
-        again, lines = parsed(other, tmp_path / "config.yaml", *wanted.get((objective, other), []))
+        again, lines = parsed(other, tmp_path / "config.yaml", *required.get((objective, other), []))
         if other == objective:
             assert lines == [] and again.record == args.record
 
@@ -248,7 +246,7 @@ def held_out(*names):
 
 @parametrize("objective", OBJECTIVES)
 def test_no_held_out_text_is_called_like_the_metrics_of_another(objective):
-    records = np.empty((0, 1, 12), dtype=np.float32)
+    records = np.empty((0, 1, len(Field)), dtype=np.float32)
     for metric in evaluation_metrics(records, 1.0, OBJECTIVES[objective]):
         for name in (metric, metric.rpartition("_")[0]):
             if name:
@@ -257,7 +255,7 @@ def test_no_held_out_text_is_called_like_the_metrics_of_another(objective):
 
 def test_names_of_held_out_texts_that_share_a_metric_are_refused():
     for names in (("new", "new_mlm"), ("new_all_tokens", "new"), ("fixed_discriminator",), ("fixed",)):
-        assert "choose another name" in refused(lambda names=names: held_out(*names))
+        assert "name" in refused(lambda names=names: held_out(*names))
     assert held_out("new", "old", "new_2", "masked_words").segments.validation_file
     assert held_out("copying", "de").segments.validation_file
 
@@ -285,13 +283,28 @@ def test_paths_of_flags_and_files_are_expanded_alike(home, is_file, tmp_path, mo
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "tok").mkdir()
     names = {"train_file": "t.txt", "cache_dir": "cache", "output_dir": "out", "tokenizer_path": "tok"}
-    given = {name: f"{home}/{path}" for name, path in names.items()}
+    options = {name: f"{home}/{path}" for name, path in names.items()}
     if is_file:
-        write_yaml(given, tmp_path / "options.yaml", "")
-        given = {"config": f"{home}/options.yaml"}
-    values = parse_pretraining_arguments([f"--{name}={path}" for name, path in given.items()]).values()
+        write_yaml(options, tmp_path / "options.yaml", "")
+        options = {"config": f"{home}/options.yaml"}
+    values = parse_pretraining_arguments([f"--{name}={path}" for name, path in options.items()]).values()
     for name, path in names.items():
         assert values[name] == ([str(tmp_path / path)] if name == "train_file" else str(tmp_path / path)), name
+
+
+@pytest.fixture
+def resolved(tmp_path):
+    """`resolved(**options)`: options resolved for a corpus of 10 segments; 4 segments are a step."""
+
+    def make(step=0, has_held_out=True, **options):
+        args = parse_pretraining_arguments(flags(tmp_path, **options))
+        before = dict(vars(args.training))
+        run = Run(tmp_path / "run", "checkpoint" if step else None, step=step)
+        resolved_args = resolve_options(args, run, 10, has_held_out)
+        assert vars(args.training) == before
+        return resolved_args
+
+    return make
 
 
 def test_both_stages_need_steps(resolved):
@@ -303,21 +316,6 @@ def test_both_stages_need_steps(resolved):
     for steps, max_steps in ((12, 12), (None, 1)):
         with raises(UserError, match=f"--max_steps {max_steps}"):
             resolved(**TWO_STAGE, generator_steps=steps, max_steps=max_steps)
-
-
-@pytest.fixture
-def resolved(tmp_path):
-    """Options resolved for a corpus of 10 segments; 4 segments are a step."""
-
-    def make(step=0, has_held_out=True, **options):
-        args = parse_pretraining_arguments(flags(tmp_path, **options))
-        before = dict(vars(args.training))
-        run = Run(tmp_path / "run", "checkpoint" if step else None, step=step)
-        args, given = resolve_options(args, run, 10, has_held_out), args
-        assert vars(given.training) == before
-        return args
-
-    return make
 
 
 def test_epochs_and_shares_become_steps(resolved):
@@ -351,7 +349,7 @@ def test_the_token_of_the_hub_is_kept(resolved):
 
 
 @parametrize(
-    ("max_steps", "given", "expected"),
+    ("max_steps", "options", "expected"),
     [
         # warm-up, evaluation, checkpoint, log
         (1_000_000, {}, (10_000, 5000, 10_000, 100)),
@@ -361,20 +359,20 @@ def test_the_token_of_the_hub_is_kept(resolved):
         (12_000, {"eval_steps": 500}, (1200, 500, 1200, 100)),
     ],
 )
-def test_default_steps_fit_the_length_of_the_run(resolved, max_steps, given, expected):
+def test_default_steps_fit_the_length_of_the_run(resolved, max_steps, options, expected):
     names = ("warmup_steps", "eval_steps", "save_steps", "logging_steps")
-    args = resolved(max_steps=max_steps, **{**dict.fromkeys(names), **given})
+    args = resolved(max_steps=max_steps, **{**dict.fromkeys(names), **options})
     assert tuple(getattr(args.training, name) for name in names) == expected
     assert all(args.record[name] == value for name, value in zip(names, expected, strict=True))
 
 
-def test_steps_of_a_file_are_given(resolved, tmp_path):
+def test_steps_of_a_file_win_over_the_default_ones(resolved, tmp_path):
     (tmp_path / "steps.yaml").write_text("save_steps: 500\n")
     assert resolved(save_steps=None, config=tmp_path / "steps.yaml").training.save_steps == 500
 
 
 def test_a_file_may_name_values_and_merge_them(resolved, tmp_path):
-    lines = "eval_steps: &often 500\nsave_steps: *often\n<<: &rest {logging_steps: 25, eval_steps: 1}\n"
+    lines = "eval_steps: &often 500\nsave_steps: *often\n<<: &other {logging_steps: 25, eval_steps: 1}\n"
     (tmp_path / "steps.yaml").write_text(lines)
     steps = dict.fromkeys(("save_steps", "eval_steps", "logging_steps"))
     training = resolved(**steps, config=tmp_path / "steps.yaml").training
@@ -400,14 +398,10 @@ def test_a_run_inherits_from_that_of_its_networks(tmp_path):
         assert args.training.learning_rate == 5e-4  # of the recipe
         assert args.record["tie"] == "none"
     start = ["--train_file=text", f"--init_discriminator={run}"]
-    assert (
-        parse_pretraining_arguments([*start, "--objective=causal"]).objective.mlm_probability == 0.15
-    )  # it masks nothing
+    causal = parse_pretraining_arguments([*start, "--objective=causal"])
+    assert causal.objective.mlm_probability == 0.15  # it masks nothing, and inherits no share
     other = parse_pretraining_arguments([*start, "--objective=replace_mlm"])
-    assert (other.model.tie, other.objective.mlm_probability) == (
-        None,
-        0.25,
-    )  # networks of another objective share less
+    assert (other.model.tie, other.objective.mlm_probability) == (None, 0.25)  # what is shared is the objective's
 
 
 def test_a_recipe_sets_the_arguments_of_a_program(tmp_path):

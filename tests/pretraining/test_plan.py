@@ -20,12 +20,13 @@ from tests.pretraining.runs import flags
 
 
 def weights(module):
+    """The number of a module's weights."""
     return sum(p.numel() for p in module.parameters())
 
 
 @pytest.fixture
 def planned(make_pair, plan_of):
-    """The plan of 12 steps of 10 x 16 tokens with a pair of these options, and the pair."""
+    """`planned(**options)`: the plan of 12 steps of 10 x 16 tokens with a pair of these options, and the pair."""
 
     def make(**options):
         pair = make_pair(**options)
@@ -56,7 +57,8 @@ def test_the_plan_has_a_fact_for_each_part(planned):
     assert [name for name, _ in planned(objective="mlm")[0].facts()][3:5] == ["masked LM", "training"]
 
 
-def test_a_plan_follows_the_options(make_pair, cache, monkeypatch):
+def test_each_doubtful_size_of_a_plan_is_warned_of(make_pair, cache, monkeypatch):
+    """A step has 12 rows of 16 tokens, and 30 rows are an epoch."""
     warn = Mock()
     monkeypatch.setattr(plan_module.logger, "warning", warn)
     monkeypatch.setattr(plan_module, "FEW_TRAINED_TOKENS", 2000)  # 12 steps have 2304

@@ -29,7 +29,7 @@ def pretrain(folder, number=2, omp="", **options):
 
 
 def recorded(folder, name, step=12):
-    """The number in a checkpoint, and the changes."""
+    """The number of threads that a checkpoint records, and the recorded changes of options."""
     origin = read_json(folder / "output" / name / f"checkpoint-{step}" / "origin.json")
     return origin["options"]["threads"], origin["changes"]
 
@@ -61,7 +61,7 @@ def test_all_cores_are_used_and_their_number_is_kept(tmp_path):
     assert_same_state(checkpoint, tmp_path / "output" / "resumed" / "checkpoint-12")
 
 
-def test_what_the_user_says_wins_and_is_recorded(tmp_path):
+def test_a_number_of_the_user_wins_and_is_recorded(tmp_path):
     write_corpus(tmp_path / "corpus.txt")
     pretrain(tmp_path, omp="1", threads=2, experiment_name="run")
     assert recorded(tmp_path, "run") == (2, [])
@@ -70,7 +70,7 @@ def test_what_the_user_says_wins_and_is_recorded(tmp_path):
         keep_until(tmp_path, "run", name, 4)
         log = pretrain(tmp_path, experiment_name=name, auto_resume=True, **options)
         assert recorded(tmp_path, name) == (1, ["from step 4 on: threads 1 instead of 2"])
-        assert len([line for line in log.splitlines() if "bit-equal" in line]) == 1
+        assert len([line for line in log.splitlines() if "bit-equal" in line]) == 1  # the warning that it is not
 
     keep_until(tmp_path, "flag", "again", 8)  # resumed once more: the number of the last start is kept
     pretrain(tmp_path, experiment_name="again", auto_resume=True)

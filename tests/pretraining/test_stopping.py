@@ -38,6 +38,7 @@ class Send(TrainerCallback):
 
 
 def train(trainer):
+    """Train while signals are listened to; return the exit code."""
     with trainer.stop.requests.listening():
         trainer.train()
     return trainer.stop.exit_code
@@ -81,6 +82,7 @@ def test_a_second_interrupt_in_a_program_stops_in_the_step(folder):
 
 
 def step_without_end():
+    """Start two workers, and wait for an hour."""
     with StopRequests().listening():
         batches = iter(DataLoader(range(10**9), num_workers=2, worker_init_fn=partial(set_up_worker, ignored=SIGNALS)))
         next(batches)
@@ -113,7 +115,7 @@ def test_a_second_signal_stops_at_once_even_in_a_step_without_end(endless, name,
     number = getattr(signal, name)
     for _ in range(2):  # as `timeout` sends it: this is one request
         os.kill(endless.pid, number)
-    endless.join(REPEAT + 0.5)
+    endless.join(REPEAT + 0.5)  # later, a signal is a second request
     assert endless.is_alive()
     os.kill(endless.pid, number)
     endless.join(20)
@@ -125,14 +127,15 @@ def test_workers_do_not_outlive_a_killed_run(endless):
     endless.join()
 
 
-def limited(soft, hard, argv):
+def pretrain_with_limits(soft, hard, argv):
+    """The command in a process with these limits of open files."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     main(argv)
 
 
 def test_the_limit_of_open_files_is_raised_for_workers(folder):
     argv = flags(folder, **FAST, max_steps=4, dataloader_num_workers=2)
-    process = fork(limited, 80, 1000, argv, log=folder / "log")
+    process = fork(pretrain_with_limits, 80, 1000, argv, log=folder / "log")
     assert exit_codes([process]) == [0], process.log.read_text()
 
 
@@ -159,12 +162,12 @@ def test_a_signal_to_all_processes_stops_and_can_be_resumed(folder):
             if line.startswith("step 3: loss"):
                 break
         os.killpg(process.pid, signal.SIGTERM)
-        rest = process.stdout.read()
-        assert process.wait(60) == 143, rest
+        last_lines = process.stdout.read()
+        assert process.wait(60) == 143, last_lines
     finally:
         process.kill()
     (checkpoint,) = (folder / "output" / "run").glob("checkpoint-*")
     step = int(checkpoint.name.removeprefix("checkpoint-"))
-    argv = rest.partition("resume with: python -m electra pretrain ")[2].split("\n")[0].split()
+    argv = last_lines.partition("resume with: python -m electra pretrain ")[2].split("\n")[0].split()
     main([*argv, f"--max_steps={step + 1}", "--dataloader_num_workers=0"])
     assert find_damage(checkpoint.with_name(f"checkpoint-{step + 1}")) is None

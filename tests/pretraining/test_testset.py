@@ -47,6 +47,7 @@ def test_set(finished_run, held_out):
 
 
 def command(run, text, output, *more):
+    """The command line that makes a test set of a text with the generator of a run."""
     return [f"--pretrain_path={run}", f"--validation_file={text}", f"--output_file={output}", *more]
 
 
@@ -69,15 +70,15 @@ def test_frequencies_judge_real_tokens_alone(test_set, finished_run, held_out):
     ids = tokenizer(held_out.read_text(), add_special_tokens=False)["input_ids"]
     counts = 1 + np.bincount(ids, minlength=len(tokenizer))
     is_real = arrays["attention_mask"] == 1
-    seen = arrays["corrupted_ids"][is_real]
+    corrupted = arrays["corrupted_ids"][is_real]
     is_replaced = (arrays["corrupted_ids"] != arrays["original_ids"])[is_real]
-    scores = np.where(np.isin(seen, tokenizer.all_special_ids), 0.0, -np.log(counts / counts.sum())[seen])
+    scores = np.where(np.isin(corrupted, tokenizer.all_special_ids), 0.0, -np.log(counts / counts.sum())[corrupted])
     assert read_test_set(str(test_set)).frequencies_auc == approx(roc_auc_score(is_replaced, scores))
 
 
 def test_the_seed_decides_the_bytes_of_a_test_set(test_set, finished_run, held_out, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    files = [tmp_path / f"{n}.safetensors" for n in range(3)]
+    files = [tmp_path / f"{number}.safetensors" for number in range(3)]
     for file, more in zip(files, ([], ["--seed=7"], ["--max_segments=3", "--max_length=12"]), strict=True):
         make_set(command(finished_run, held_out, Path("~") / file.name, *more))
     assert files[0].read_bytes() == test_set.read_bytes() != files[1].read_bytes()
@@ -147,13 +148,13 @@ def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, 
     other = folder / "other.safetensors"
     make_set(command(finished_run, held_out, other, "--seed=1"))
     main([f"--resume_from_checkpoint={run}", "--max_steps=3", f"--eval_corruption={other}"])
-    (words,) = read_json(run / "metrics.json")["plan"]["changes"]
-    assert "other held-out text" in words
+    (change,) = read_json(run / "metrics.json")["plan"]["changes"]
+    assert "other held-out text" in change
     other.unlink()
     make_set(command(finished_run, held_out, other, "--seed=2"))  # another set under the same name
     main([f"--resume_from_checkpoint={run}", "--max_steps=4"])
-    (_, words) = read_json(run / "metrics.json")["plan"]["changes"]
-    assert "other held-out text" in words
+    _, change = read_json(run / "metrics.json")["plan"]["changes"]
+    assert "other held-out text" in change
     assert "fixed: untrained" not in read_json(run / "metrics.json")["held_out"]
 
 
@@ -165,38 +166,39 @@ def test_a_file_that_is_no_test_set_is_refused(test_set, tmp_path):
         assert "cannot be read" in refused(lambda name=name: read_test_set(str(tmp_path / f"{name}.safetensors")))
 
 
-def test_a_test_set_that_does_not_fit_the_run_is_refused(test_set, finished_run, folder, caplog):
+def test_a_test_set_that_does_not_fit_the_run_is_refused(test_set, finished_run, folder):
     fixed = {"eval_corruption": test_set}
     assert "tokenizer" in refused(lambda: make(folder, **fixed, vocab_size=100))
-    own = {**fixed, "tokenizer_path": finished_run / "tokenizer", "vocab_size": None}
-    assert "--max_length 12" in refused(lambda: make(folder, **own, max_length=12))
+    of_set = {**fixed, "tokenizer_path": finished_run / "tokenizer", "vocab_size": None}
+    assert "--max_length 12" in refused(lambda: make(folder, **of_set, max_length=12))
+
+
+def test_a_test_set_that_a_run_cannot_judge_has_no_effect(test_set, finished_run, folder, caplog):
+    of_set = {"eval_corruption": test_set, "tokenizer_path": finished_run / "tokenizer", "vocab_size": None}
     for objective in OBJECTIVES.keys() - JUDGES:
         caplog.clear()
-        make(folder, **own, objective=objective)
+        make(folder, **of_set, objective=objective)
         assert f"no effect: --eval_corruption (--objective {objective}" in caplog.text
     caplog.clear()
-    make(folder, **own, validation_fraction=0)
+    make(folder, **of_set, validation_fraction=0)
     assert "no effect: --eval_corruption" in caplog.text
 
 
-def test_a_wrong_test_set_is_reported_in_one_line(test_set, finished_run, folder, capsys, monkeypatch):
+def test_a_wrong_test_set_is_refused_in_one_line(test_set, finished_run, folder, capsys):
     content = test_set.read_bytes()
     weights = (finished_run / "discriminator" / "model.safetensors").read_bytes()
-    for name, wrong in {
-        "missing": None,
-        "cut": content[:-9],
-        "other": weights,
-        "": b"",
-    }.items():
+    for name, wrong_content in {"missing": None, "cut": content[:-9], "other": weights, "empty": b""}.items():
         path = folder / f"{name}.safetensors"
-        if wrong is not None:
-            path.write_bytes(wrong)
+        if wrong_content is not None:
+            path.write_bytes(wrong_content)
         assert path.name in refused_command(main, flags(folder, eval_corruption=path), capsys)
-    for more in (["--seed=-1"], ["--max_segments=0"], ["--max_length=99"], ["--mlm_probability=1"]):
-        line = refused_command(
-            make_set, command(finished_run, folder / "corpus.txt", folder / "a.safetensors", *more), capsys
-        )
-        assert more[0].partition("=")[0] in line
+
+
+def test_a_test_set_that_cannot_be_made_is_refused_in_one_line(test_set, finished_run, folder, capsys, monkeypatch):
+    for flag in ("--seed=-1", "--max_segments=0", "--max_length=99", "--mlm_probability=1"):
+        argv = command(finished_run, folder / "corpus.txt", folder / "a.safetensors", flag)
+        assert flag.partition("=")[0] in refused_command(make_set, argv, capsys)
+    weights = (finished_run / "discriminator" / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights)
     for output in (folder / "corpus.txt", folder / "model.safetensors"):  # nothing is overwritten
         assert "--output_file" in refused_command(make_set, command(finished_run, test_set, output), capsys)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import torch
 from transformers import TrainerControl, TrainerState
 
-from electra.pretraining import timing as module
+from electra.pretraining import timing
 from electra.pretraining.timing import FirstSteps, Timing, announce_time
 from tests.helpers import parametrize
 
@@ -28,28 +28,36 @@ def test_a_run_of_days_on_a_cpu_says_how_to_choose_less(plan, caplog):
 
 
 class Steps:
-    """Steps of a run, which take so many seconds on a clock of their own; some of them are compiled."""
+    """Steps of a run, which take so many seconds on a clock of their own.
 
-    def __init__(self, plan, monkeypatch, *, max_steps=86_500, each=1.0, compiled=(), events=(), device="cpu", **kind):
+    Args:
+        seconds: of a step; one that is compiled takes 90.
+        compiled: numbers of the steps that are compiled.
+        events: (name of a callback, number of the step behind which it is called for 50 s).
+    """
+
+    def __init__(
+        self, plan, monkeypatch, *, max_steps=86_500, seconds=1.0, compiled=(), events=(), device="cpu", **kind
+    ):
         self.now = 100.0
         self.compilations = 1
-        self.each, self.compiled, self.events, self.max_steps = each, compiled, events, max_steps
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr(module, "count_compilations", lambda: self.compilations)
+        self.seconds, self.compiled, self.events, self.max_steps = seconds, compiled, events, max_steps
+        monkeypatch.setattr(timing, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(timing, "count_compilations", lambda: self.compilations)
         self.args = SimpleNamespace(device=torch.device(device), budget=None, world_size=kind.pop("world_size", 1))
         self.clock = FirstSteps(replace(plan, steps=max_steps), **kind)
 
     def take(self, steps, first=0):
-        """The step after which training stops, or the last one."""
+        """Take steps behind `first`; return the one after which training stops, or the last one."""
         self.clock.on_train_begin(self.args, TrainerState(global_step=first), TrainerControl())
         for step in range(first + 1, first + steps + 1):
             state = TrainerState(global_step=step, max_steps=self.max_steps)
             control = TrainerControl()
-            self.now += 90.0 if step in self.compiled else self.each
+            self.now += 90.0 if step in self.compiled else self.seconds
             self.compilations += step in self.compiled
             self.clock.on_step_end(self.args, state, control)
-            for event, at in self.events:
-                if at == step:
+            for event, place in self.events:
+                if place == step:
                     self.now += 50.0
                     getattr(self.clock, event)(self.args, state, control)
             if control.should_training_stop:
@@ -58,7 +66,7 @@ class Steps:
 
 
 @parametrize(
-    ("each", "steps", "events", "compiled", "measured"),
+    ("seconds", "steps", "events", "compiled", "measured"),
     [
         (1.0, 10, [], (), None),
         (1.0, 30, [], (), "10 steps of 1 s"),
@@ -69,10 +77,10 @@ class Steps:
     ],
 )
 def test_a_run_tells_its_time_after_its_first_steps(
-    plan, caplog, monkeypatch, each, steps, events, compiled, measured
+    plan, caplog, monkeypatch, seconds, steps, events, compiled, measured
 ):
     caplog.set_level(logging.INFO)
-    Steps(plan, monkeypatch, each=each, events=events, compiled=compiled).take(steps)
+    Steps(plan, monkeypatch, seconds=seconds, events=events, compiled=compiled).take(steps)
     if measured is None:
         assert caplog.messages == []
         return
@@ -80,10 +88,14 @@ def test_a_run_tells_its_time_after_its_first_steps(
     assert line.startswith("time ") and measured in line and "--max_steps" in advice
 
 
-def test_a_run_that_is_over_or_goes_on(plan, caplog, monkeypatch):
+def test_a_run_that_ends_before_its_time_is_known_tells_none(plan, caplog, monkeypatch):
     caplog.set_level(logging.INFO)
     Steps(plan, monkeypatch, max_steps=2).take(2)
-    assert caplog.messages == []  # over before its time is known
+    assert caplog.messages == []
+
+
+def test_a_resumed_run_tells_the_time_that_is_left(plan, caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
     Steps(plan, monkeypatch, max_steps=1011).take(12, first=900)
     assert "10 steps of 1 s" in caplog.messages[0] and "1 min 40 s left" in caplog.messages[0]
 
@@ -91,18 +103,19 @@ def test_a_run_that_is_over_or_goes_on(plan, caplog, monkeypatch):
 def test_steps_on_a_device_are_waited_for(plan, monkeypatch):
     waits = []
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waits.append(1))
-    for device in ("cuda", "cpu"):
-        Steps(plan, monkeypatch, device=device).take(30)
-        assert len(waits) == 11
+    Steps(plan, monkeypatch, device="cuda").take(30)
+    assert len(waits) == 11  # before and behind the ten that are timed
+    Steps(plan, monkeypatch, device="cpu").take(30)
+    assert len(waits) == 11
 
 
 @parametrize(
-    ("compiled", "ends", "measured"),
+    ("compiled", "last_step", "measured"),  # (steps, seconds of one)
     [([1], 11, (10, 1.0)), ([1, 5], 15, (10, 1.0)), ([1, 5, 14], 21, (7, 1.0)), ([1, 21], 11, (10, 1.0))],
 )
-def test_steps_that_are_compiled_are_not_part_of_the_time(plan, monkeypatch, compiled, ends, measured):
+def test_steps_that_are_compiled_are_not_part_of_the_time(plan, monkeypatch, compiled, last_step, measured):
     steps = Steps(plan, monkeypatch, max_steps=21, compiled=compiled, is_trial=True)
-    assert steps.take(21) == ends and steps.clock.timing == measured
+    assert steps.take(21) == last_step and steps.clock.timing == measured
 
 
 def test_the_only_step_of_a_run_is_timed(plan, monkeypatch):

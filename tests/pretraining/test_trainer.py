@@ -60,15 +60,17 @@ def test_logged_losses_are_averages_over_the_window(folder):
     trainer.train()
     newest = [folder / "output" / name / "checkpoint-12" for name in ("each", "four")]
     assert_same_state(*newest)
-    each, four = ([logs for logs in history(checkpoint) if "loss" in logs] for checkpoint in newest)
-    for window, logs in enumerate(four):
-        steps = each[4 * window : 4 * window + 4]
+    of_steps, of_windows = ([logs for logs in history(checkpoint) if "loss" in logs] for checkpoint in newest)
+    assert (len(of_steps), len(of_windows)) == (12, 3)
+    for window, logs in enumerate(of_windows):
+        steps = of_steps[4 * window : 4 * window + 4]
         for name in ("loss", "generator_loss", "discriminator_loss", "replaced_rate"):
-            assert logs[name] == approx(sum(s[name] for s in steps) / 4, rel=1e-5)
+            assert logs[name] == approx(sum(step[name] for step in steps) / 4, rel=1e-5)
         assert logs["loss"] == approx(logs["generator_loss"] + 50 * logs["discriminator_loss"], rel=1e-5)
         assert logs["tokens_seen"] == steps[-1]["tokens_seen"] == (window + 1) * 4 * 4 * 16
         assert logs["tokens_per_second"] > 0 and logs["eta_seconds"] >= 0
-    assert four[-1]["eta_seconds"] == 0 and four[-1]["epoch"] == approx(12 * 4 / trainer.plan.segments_per_epoch)
+    assert of_windows[-1]["eta_seconds"] == 0
+    assert of_windows[-1]["epoch"] == approx(12 * 4 / trainer.plan.segments_per_epoch)
     trainer = make(folder, **FAST, experiment_name="last", logging_steps=9, save_strategy="no")
     trainer.train()
     assert trainer.state.num_input_tokens_seen == 12 * 4 * 16  # also of the steps behind the last line
@@ -95,13 +97,15 @@ def test_optimizer_and_schedule_are_the_original_s_if_asked_for(folder, is_origi
     trainer.create_optimizer_and_scheduler(8)
     assert type(trainer.optimizer) is (AdamWNoBiasCorrection if is_original else torch.optim.AdamW)
     scheduler = trainer.lr_scheduler
-    expected = [min(1, s / 4) * (1 - s / 8) if is_original else min(s / 4, (8 - s) / 4) for s in range(9)]
+    linear = [0, 0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25, 0]
+    product = [min(1, step / 4) * (1 - step / 8) for step in range(9)]
+    expected = product if is_original else linear
     assert [scheduler.lr_lambdas[0](step) for step in range(9)] == approx(expected)
 
 
 # ---- steps that are not finite, and what a step waits for
 
-FUSED = ("adamw_torch_fused", "adamw_torch")
+OPTIMIZERS = ("adamw_torch_fused", "adamw_torch")
 
 
 def break_loss(trainer, *steps, value=math.nan):
@@ -124,10 +128,12 @@ class Snapshots(TrainerCallback):
         trainer.add_callback(self)
 
     def on_step_end(self, args, state, control, **kwargs):
-        averages = [t.clone() for entry in self.trainer.optimizer.state.values() for t in entry.values()]
-        self.after[state.global_step] = [p.detach().clone() for p in self.trainer.model.parameters()] + averages
+        averages = [average for entry in self.trainer.optimizer.state.values() for average in entry.values()]
+        tensors = [*self.trainer.model.parameters(), *averages]
+        self.after[state.global_step] = [tensor.detach().clone() for tensor in tensors]
 
     def changed(self, step):
+        """True if a step has changed a weight or an average."""
         return not all(map(torch.equal, self.after[step], self.after[step - 1]))
 
 
@@ -135,10 +141,10 @@ class Snapshots(TrainerCallback):
 def test_a_step_that_is_not_finite_changes_nothing(folder, value, accumulation, optim):
     """The fused optimizer skips it on the device, the other one is kept from it."""
     trainer = make(folder, **FAST, gradient_accumulation_steps=accumulation, optim=optim)
-    seen = Snapshots(trainer)
+    snapshots = Snapshots(trainer)
     break_loss(trainer, 3, 6, value=value)
     trainer.train()
-    assert [step for step in range(2, 13) if not seen.changed(step)] == [3, 6]
+    assert [step for step in range(2, 13) if not snapshots.changed(step)] == [3, 6]
     assert trainer.lr_scheduler.last_epoch == trainer.state.global_step == 12
     lines = [logs for logs in trainer.state.log_history if "loss" in logs]
     assert [logs["skipped_steps"] for logs in lines[:2]] == [1, 1] and "skipped_steps" not in lines[2]
@@ -160,11 +166,11 @@ def test_skipped_steps_are_no_part_of_the_means():
 
 def test_a_gradient_that_is_not_finite_is_skipped(folder):
     trainer = make(folder, **FAST, max_grad_norm=0, max_steps=6)
-    seen = Snapshots(trainer)
+    snapshots = Snapshots(trainer)
     weight = next(trainer.model.parameters())
     weight.register_hook(lambda gradient: gradient * math.inf if trainer.state.global_step == 4 else gradient)
     trainer.train()
-    assert not seen.changed(5) and seen.changed(6)
+    assert snapshots.changed(4) and not snapshots.changed(5) and snapshots.changed(6)
 
 
 def test_a_fused_optimizer_that_cannot_skip_is_not_asked_to(folder, monkeypatch):
@@ -177,24 +183,24 @@ def test_a_fused_optimizer_that_cannot_skip_is_not_asked_to(folder, monkeypatch)
 
 @parametrize("max_grad_norm", [0.05, 1e6, 0])
 def test_the_optimizer_clips_as_torch_does(folder, max_grad_norm):
-    """One by `grad_scale`, the other one by the host, which must be asked where the optimizer has no such thing."""
-    trainers = [
-        make(folder, **FAST, optim=o, max_grad_norm=max_grad_norm, max_steps=4, logging_steps=1) for o in FUSED
-    ]
+    """The fused optimizer by its `grad_scale`, the plain one, which has no such thing, by torch's function."""
+    options = {**FAST, "max_grad_norm": max_grad_norm, "max_steps": 4, "logging_steps": 1}
+    trainers = [make(folder, **options, optim=optim) for optim in OPTIMIZERS]
     for trainer in trainers:
         torch.manual_seed(0)
         trainer.train()
-    for ours, theirs in zip(*(trainer.model.parameters() for trainer in trainers), strict=True):
-        assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
-    norms = [[logs["grad_norm"] for logs in t.state.log_history if "loss" in logs] for t in trainers]
+    for fused, plain in zip(*(trainer.model.parameters() for trainer in trainers), strict=True):
+        assert_close(fused, plain, rtol=1e-5, atol=1e-6)
+    norms = [[logs["grad_norm"] for logs in trainer.state.log_history if "loss" in logs] for trainer in trainers]
     assert norms[0] == approx(norms[1], rel=1e-5)
 
 
 def unscale_gradients(trainer, scaler):
+    """Do what accelerate's method of this name does in fp16."""
     scaler.unscale_(trainer.guard.optimizer)
 
 
-@parametrize("optim", FUSED)
+@parametrize("optim", OPTIMIZERS)
 def test_a_scaled_loss_changes_nothing_but_what_is_skipped(folder, caplog, monkeypatch, optim):
     """fp16 on a GPU: the device skips, the schedule goes on, and nobody is warned where the scale was too large."""
     caplog.set_level(logging.INFO, logger="electra")  # a program that has set up logging keeps it
@@ -206,7 +212,9 @@ def test_a_scaled_loss_changes_nothing_but_what_is_skipped(folder, caplog, monke
             unscale = functools.partial(unscale_gradients, trainer, scaler)
             monkeypatch.setattr(trainer.accelerator, "unscale_gradients", unscale)
         weight = next(trainer.model.parameters())
-        weight.register_hook(lambda g, t=trainer: g * math.inf if t.state.global_step == 3 else g)
+        weight.register_hook(
+            lambda gradient, trainer=trainer: gradient * math.inf if trainer.state.global_step == 3 else gradient
+        )
         torch.manual_seed(0)
         trainer.train()
         trainers.append(trainer)
@@ -214,7 +222,7 @@ def test_a_scaled_loss_changes_nothing_but_what_is_skipped(folder, caplog, monke
         assert_close(scaled, plain, rtol=1e-5, atol=1e-7)
     logged = [[line.get("grad_norm", 0) for line in trainer.state.log_history] for trainer in trainers]
     assert logged[1] == approx(logged[0], rel=1e-5)
-    assert scaler.get_scale() == 2.0**9
+    assert scaler.get_scale() == 2.0**9  # halved once
     assert trainer.lr_scheduler.last_epoch == 6
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert sum("were skipped" in message for message in warnings) == 1
@@ -236,7 +244,7 @@ def test_no_step_waits_for_the_device(folder, monkeypatch, is_scaled, others):
     options = {**FAST, "max_steps": 12, "logging_steps": 6, "save_strategy": "no", **others}
     trainer = make(folder, **options, accelerator_config='{"non_blocking": true}')
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu") if is_scaled else None
-    seen = Counter()
+    transfers = Counter()
 
     def watch(owner, name, is_harmless=lambda *args, **kwargs: False):
         original = getattr(owner, name)
@@ -252,7 +260,7 @@ def test_no_step_waits_for_the_device(folder, monkeypatch, is_scaled, others):
                 "fetch",
             }
             if is_step and "_get_total_norm" not in stack and not is_harmless(*args, **kwargs):
-                seen[where] += 1
+                transfers[where] += 1
             return original(*args, **kwargs)
 
         monkeypatch.setattr(owner, name, watched)
@@ -271,7 +279,7 @@ def test_no_step_waits_for_the_device(folder, monkeypatch, is_scaled, others):
 
     watch(torch.Tensor, "to", is_on_device)
     trainer.train()
-    assert moved and seen == {}
+    assert moved and transfers == {}
 
 
 def test_too_many_in_a_row_end_the_run_which_can_be_resumed(folder, monkeypatch):
@@ -290,6 +298,6 @@ def test_too_many_in_a_row_end_the_run_which_can_be_resumed(folder, monkeypatch)
 @parametrize("module", [electra.pretraining.trainer, electra.finetuning.trainer])
 def test_every_private_name_of_trainer_is_documented(module):
     theirs = inspect.getsource(transformers.trainer)
-    used = set(re.findall(r"(?:self\.|super\(\)\.|def )(_[a-z]\w*)", inspect.getsource(module)))
-    used = {name for name in used if re.search(rf"(self\.|def ){name}\b", theirs)}
+    private_names = set(re.findall(r"(?:self\.|super\(\)\.|def )(_[a-z]\w*)", inspect.getsource(module)))
+    used = {name for name in private_names if re.search(rf"(self\.|def ){name}\b", theirs)}
     assert used and all(re.search(rf"\b{name}\b", str(module.__doc__)) for name in used), sorted(used)

@@ -1,4 +1,4 @@
-"""Which network is trained when: the function of the step, and options that are refused."""
+"""Which network is trained when: the function of the step, and the options, schedules and callbacks of stages."""
 
 from pytest import approx, raises
 
@@ -47,14 +47,17 @@ def test_a_gate_is_read_from_yaml_and_from_flags(tmp_path):
         assert (metric, float(threshold)) == ("discriminator_auc", 0.6)
 
 
-def test_product_schedules_are_joined_too_and_others_are_refused(folder):
+def test_each_stage_has_a_product_schedule_of_its_own(folder):
     trainer = make(folder, **TWO_STAGE, product_schedule="true", warmup_steps=0.5)
     trainer.create_optimizer_and_scheduler(12)
     scheduler = trainer.lr_scheduler
     stage = [min(1, step / 3) * (1 - step / 6) for step in range(6)]
     assert [scheduler.lr_lambdas[0](step) for step in range(13)] == approx([*stage, *stage, 0])
+
+
+def test_stages_refuse_a_schedule_that_is_no_function_of_the_step(folder):
     with raises(UserError, match="--lr_scheduler_type reduce_lr_on_plateau"):
-        make(folder, **TWO_STAGE, lr_scheduler_type="reduce_lr_on_plateau", experiment_name="other").train()
+        make(folder, **TWO_STAGE, lr_scheduler_type="reduce_lr_on_plateau").train()
 
 
 @parametrize(
@@ -67,7 +70,9 @@ def test_product_schedules_are_joined_too_and_others_are_refused(folder):
     ],
     ids=["electra", "gate", "two_stage", "uniform"],
 )
-def test_who_is_watched_and_who_lacks_gradients(folder, options, is_watched, searches):
+def test_only_electra_is_watched_and_unused_weights_are_searched_where_a_network_rests(
+    folder, options, is_watched, searches
+):
     """Discriminators of other objectives have other base rates; processes search where networks are left out."""
     trainer = make(folder, **options)
     names = {type(callback).__name__ for callback in trainer.callback_handler.callbacks}
@@ -91,7 +96,7 @@ def test_who_is_watched_and_who_lacks_gradients(folder, options, is_watched, sea
     ],
     ids=str,
 )
-def test_what_is_not_set_is_the_objectives(tmp_path, options, expected):
+def test_values_that_are_not_set_are_those_of_the_objective(tmp_path, options, expected):
     args = parse_pretraining_arguments(flags(tmp_path, **options))
     assert {name: getattr(args.spec, name) for name in expected} == expected
     # A run's own configuration under another objective: what was not set follows that one.
