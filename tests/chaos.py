@@ -56,6 +56,7 @@ WHEN = {"cache": 2, "begin": 1, "save": 2, "step": 5}
 
 
 def run_to_its_end(argv, log, main=pretrain):
+    """Run a command in a copy of this process; it must succeed."""
     assert exit_codes([fork(main, argv, log=log)]) == [0], log.read_text()
 
 
@@ -144,6 +145,7 @@ def file_stamps(shards):
 
 
 def whole_shards(cache):
+    """The folders of the shards of a cache that are complete."""
     return [path for path in cache.glob("shard-*-of-?????") if find_damage(path) is None]
 
 
@@ -163,14 +165,14 @@ def kill_beside(when, commands, cache, source, folder):
         unfinished = cache / f"{shard}.unfinished"
     before = file_stamps(whole_shards(cache))
     names = source.choices([*commands], k=source.randint(2, 3))
-    first, *rest = [fork(*commands[name], log=folder / f"{n}.txt") for n, name in enumerate(names)]
+    first, *others = [fork(*commands[name], log=folder / f"{number}.txt") for number, name in enumerate(names)]
     while first.is_alive() and not unfinished.exists():
         time.sleep(0.0005)
     time.sleep(source.uniform(0, 0.2 if when == "tokens" else 0.02))
     was_alive = first.is_alive()
     first.kill()
     first.join()
-    for process, code in zip(rest, exit_codes(rest), strict=True):
+    for process, code in zip(others, exit_codes(others), strict=True):
         assert code == 0, process.log.read_text()
     assert before.items() <= file_stamps(whole_shards(cache)).items(), "a shard is lost"
     return was_alive
@@ -201,11 +203,11 @@ def disturb_cache(folder, kills, seed):
             if kill_beside(when, commands, cache, source, folder):
                 reached.append((when, len(whole_shards(cache))))
         run_to_its_end(caches["killed"], log, tokenize)
-    one, two = (
+    killed, whole = (
         {path.relative_to(root): content for path, content in contents(root).items() if is_kept(path)}
         for root in (cache, folder / "whole" / cache.name)
     )
-    different = sorted(str(path) for path in one.keys() | two.keys() if one.get(path) != two.get(path))
+    different = sorted(str(path) for path in killed.keys() | whole.keys() if killed.get(path) != whole.get(path))
     assert not different, different
     return reached
 
@@ -245,8 +247,8 @@ def disturb_tasks(folder, kills, seed):
             log.write_text("")
             process = fork(main, argv, log=log)
             if when == "fine-tune":
-                wanted = source.randint(0, options["num_seeds"] - 1)
-                wait_for(lambda wanted=wanted: count_results() >= wanted, process)
+                least = source.randint(0, options["num_seeds"] - 1)
+                wait_for(lambda least=least: count_results() >= least, process)
                 time.sleep(source.uniform(0, 1))
             else:
                 wait_for(lambda: any((folder / "killed").iterdir()), process)
@@ -308,12 +310,13 @@ def disturb_tokenizer(folder, kills, seed):
         reached.append(("tokenizer", process.exitcode == 0))
     run_to_its_end([*words, f"--output_dir={folder / 'killed'}"], log, make_tokenizer)
     assert files_of("killed") == files_of("whole")
-    left = {path.name for path in folder.iterdir() if path.suffix != ".lock"}
-    assert left == {"corpus.txt", "log.txt", "whole", "killed"}, left
+    names = {path.name for path in folder.iterdir() if path.suffix != ".lock"}
+    assert names == {"corpus.txt", "log.txt", "whole", "killed"}, names
     return reached
 
 
 def main():
+    """Share the kills out to the series that are asked for, and print what each has reached."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--segment_policy", help="entries of MATRIX with this policy alone")

@@ -43,6 +43,7 @@ TEXTS = [
     "Words that are replaced by the generator are told from the words that are real.",
 ]
 MOST_OBJECTS = 30_000
+"""Objects that a module may leave to garbage collections: several times what its tests make."""
 NUMBERS = 6000
 """Ids of the number tokenizer: enough to give every token of a test's corpus an id of its own."""
 
@@ -119,18 +120,20 @@ def copying():
         yield program
 
 
-_flops = lru_cache(partial(measure_matmul_flops, seconds=0.01))
+_matmul_flops = lru_cache(partial(measure_matmul_flops, seconds=0.01))
 
 
 @pytest.fixture(scope="module")
 def short_end():
-    """Reports of runs have curves, but draw none, and the device is measured once: more than half of a tiny run.
+    """Reports of runs have curves, but draw none, and the device is measured once: both take half of a tiny run.
 
     tests/report draws all curves, and so do integration/test_rc2020.py and the runs that are processes of their own.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("electra.report.page.make_panels", lambda runs, code_base="": make_panels(runs) and {})
-        patch.setattr("electra.pretraining.callbacks.measure_matmul_flops", lambda *given: _flops(*given[:2]))
+        patch.setattr(
+            "electra.pretraining.callbacks.measure_matmul_flops", lambda device, dtype, _: _matmul_flops(device, dtype)
+        )
         yield
 
 

@@ -27,6 +27,7 @@ from tests.helpers import load_late_imports
 
 
 def main(address):
+    """Import the libraries, and answer each connection to the socket in a copy of this process, without end."""
     load_late_imports()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the copies ended

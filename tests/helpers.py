@@ -50,12 +50,12 @@ def run(script, argv, cwd, expect=0, before="", python=sys.executable, **variabl
     """
     words = [str(ROOT / script), *map(str, argv)]
     if before:
-        rest = "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-        words = ["-c", f"import runpy, sys; {before}; {rest}", *words]
+        start = "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+        words = ["-c", f"import runpy, sys; {before}; {start}", *words]
     environment = {**ENVIRONMENT, **variables}
-    done = subprocess.run([python, *words], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == expect, done.stdout + done.stderr
-    return done.stdout, done.stderr
+    completed = subprocess.run([python, *words], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    assert completed.returncode == expect, completed.stdout + completed.stderr
+    return completed.stdout, completed.stderr
 
 
 @contextmanager
@@ -95,6 +95,7 @@ def fork(function, *args, log, **variables):
 
 
 def _command(function, args, log, variables):
+    """Run a command in a process that was just copied, and exit as it does."""
     os.environ.update(variables)
     PartialState._reset_state()  # which the copied process may have had
     sys.stdout = sys.stderr = log.open("w", buffering=1)
@@ -119,9 +120,8 @@ def copying_python():
     """A program that is `python -m MODULE`, `python -c CODE` or `python SCRIPT`, but runs in a copy of a process.
 
     For what starts processes, each of which would import the libraries for several seconds. A copy gets the program's
-    signals, and is killed with it. The process that is
-    copied has one thread, besides that of pyarrow's allocator, which is made for copies: the copy of a process with
-    other threads may wait forever for what these held.
+    signals, and is killed with it. The process that is copied has one thread, besides that of pyarrow's allocator,
+    which is made for copies: the copy of a process with other threads may wait forever for what these held.
     """
     folder = Path(tempfile.mkdtemp())
     address = f"{folder}/socket"
@@ -150,13 +150,14 @@ def fork_ranks(function, *args, folder, hosts=(2,)):
 
 
 def free_port():
+    """A port of this machine that no process listens to."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
 
 
 def exit_codes(processes):
-    """Of processes that end by themselves; what has not ended after a while is killed."""
+    """Exit codes of processes that end by themselves; what has not ended after a while is killed."""
     for process in processes:
         process.join(200)
         process.kill()
@@ -165,7 +166,7 @@ def exit_codes(processes):
 
 
 def wait_for(condition, *processes):
-    """Until the condition holds, while none of the processes has ended."""
+    """Wait until the condition holds; fail with the log of a process that ends before."""
     while not condition():
         for process in processes:
             assert process.is_alive(), process.log.read_text()

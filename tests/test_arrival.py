@@ -20,8 +20,8 @@ from tests.tasks.minimal_pairs.networks import write_run
 @pytest.mark.slow
 def test_the_pages_are_a_site_without_dead_links(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
     start = (tmp_path / "site" / "index.html").read_text()
     assert "Pre-train" in start and 'href="results/' in start
     results = (tmp_path / "site" / "results" / "index.html").read_text()
@@ -32,6 +32,7 @@ def test_the_pages_are_a_site_without_dead_links(tmp_path):
 
 @pytest.fixture
 def hooks():
+    """The module of the site's hooks, which mkdocs loads by its path."""
     spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "site.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -39,24 +40,22 @@ def hooks():
 
 
 def test_options_are_not_broken_at_their_hyphens(hooks):
-    made = hooks.on_page_content(
-        "<code>a --b_c 1</code><code>d_e</code><pre><code># --f</code></pre>", None, None, None
-    )
-    assert made == (
+    page = "<code>a --b_c 1</code><code>d_e</code><pre><code># --f</code></pre>"
+    assert hooks.on_page_content(page, None, None, None) == (
         '<code>a <span class="word">--b_<wbr>c</span> 1</code><code>d_<wbr>e</code>'
         '<pre><code># <span class="word">--f</span></code></pre>'
     )
     shell = '<pre>a<span class="w"> </span>{}</pre>'
-    made = hooks.on_page_content(shell.format("--b_c"), None, None, None)
-    assert made == shell.format('<span class="word">--b_<wbr>c</span>')
+    content = hooks.on_page_content(shell.format("--b_c"), None, None, None)
+    assert content == shell.format('<span class="word">--b_<wbr>c</span>')
 
 
 def test_long_names_in_a_table_may_be_broken_behind_their_parts(hooks):
-    made = hooks.on_page_content('<table><td><a href="x/y_z">a/b_c.py</a></table> d_e', None, None, None)
-    assert made == '<table><td><a href="x/y_z">a/<wbr>b_<wbr>c.py</a></table> d_e'
+    content = hooks.on_page_content('<table><td><a href="x/y_z">a/b_c.py</a></table> d_e', None, None, None)
+    assert content == '<table><td><a href="x/y_z">a/<wbr>b_<wbr>c.py</a></table> d_e'
 
 
-def test_a_link_to_a_file_that_is_missing_ends_the_build(hooks):
+def test_links_lead_to_pages_or_to_the_repository_and_a_dead_one_ends_the_build(hooks):
     from mkdocs.exceptions import PluginError
     from mkdocs.structure.files import File
 
@@ -109,10 +108,10 @@ def test_the_skill_is_short_and_names_commands_and_pages_that_exist():
     text = (ROOT / "skills" / "electra" / "SKILL.md").read_text()
     _, front, body = text.split("---\n", 2)
     assert yaml.safe_load(front).keys() == {"name", "description"} and len(text.splitlines()) < 200
-    named = set(re.findall(r"`electra ([a-z]+)", body)) | set(re.findall(r"^electra ([a-z]+)", body, re.MULTILINE))
-    assert named and named <= VERBS.keys()
-    for page in re.findall(r"(?:docs|configs)/[\w/]+\.\w+", body):
-        assert (ROOT / page).exists()
+    verbs = set(re.findall(r"`electra ([a-z]+)", body)) | set(re.findall(r"^electra ([a-z]+)", body, re.MULTILINE))
+    assert verbs and verbs <= VERBS.keys()
+    pages = re.findall(r"(?:docs|configs)/[\w/]+\.\w+", body)
+    assert pages and all((ROOT / page).exists() for page in pages)
 
 
 @pytest.mark.slow
@@ -121,8 +120,8 @@ def test_a_job_pretrains_and_pushes_only_with_a_token(tmp_path, copying):
     options += " --dataset_sampling 0.03 --max_eval_segments 20"
     command = [copying, str(ROOT / "examples" / "hf_job.py"), *options.split(), "--output_dir", str(tmp_path)]
     environment = {"PATH": "", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert completed.returncode == 0, completed.stderr
     assert list(tmp_path.glob("*/discriminator/model.safetensors"))
     script = (ROOT / "examples" / "hf_job.py").read_text()
     metadata = re.search(r"# /// script\n(.*?)# ///", script, re.DOTALL)[1]

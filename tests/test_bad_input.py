@@ -31,6 +31,7 @@ from tests.tasks.glue.files import write_encoder, write_glue
 pytestmark = pytest.mark.slow
 
 DONE = "output/done"
+"""The finished run of `pristine`."""
 LAST = "output/done/checkpoint-4"
 RESUME = {"experiment_name": "done", "resume_from_checkpoint": DONE, "max_steps": 6}
 
@@ -72,14 +73,12 @@ def world(pristine, tmp_path, monkeypatch):
 
 
 def cut(name):
+    """A change of `world` that takes the last byte off a file."""
     return lambda world: os.truncate(world / name, (world / name).stat().st_size - 1)
 
 
-def remove(name):
-    return lambda world: (world / name).unlink()
-
-
 def edit(name, old, new):
+    """A change of `world` that replaces a text in a file."""
     return lambda world: (world / name).write_text((world / name).read_text().replace(old, new))
 
 
@@ -184,7 +183,7 @@ def test_a_hostile_checkpoint_is_refused_and_runs_nothing(world, name, capsys):
 JUNK = {
     "bytes": b"junk",
     "nothing": b"",
-    "opcode": b"\x80\x02h\x05.",
+    "opcode": b"\x80\x02h\x05.",  # a pickle that asks for what was never stored
     "pickle": pickle.dumps([1], 2),
     "zip": b"PK\x03\x04",
 }
@@ -200,13 +199,16 @@ def test_junk_with_the_right_checksum_is_named_in_one_line(world, name, junk, ca
 
 def test_a_missing_library_is_named_before_any_work(world, capsys):
     """Of all optimizers that Trainer knows, without a list of them here."""
+    missing = 0
     for name in OptimizerNames:
         argv = argv_of(pretrain, {"optim": name.value, "cache_dir": "new"})
         args = parse_pretraining_arguments(argv).training
         try:
             Trainer.get_optimizer_cls_and_kwargs(args, torch.nn.Linear(1, 1))
         except (ImportError, ValueError):
+            missing += 1
             assert f"--optim {name.value} " in refused_command(pretrain, argv, capsys)
+    assert missing
     assert not Path("new").exists() and not Path("output/run").exists()
 
 
@@ -229,7 +231,7 @@ def test_a_hostile_encoder_is_refused_and_runs_nothing(world, capsys):
 # ---- no secret gets into what a run writes or says
 
 
-def test_no_secret_is_written_or_said(world, monkeypatch, capfd):
+def test_no_secret_is_written_or_logged(world, monkeypatch, capfd):
     secrets = {"HF_TOKEN": "hf_Zq81sesame", "WANDB_API_KEY": "83" * 19 + "se", "AWS_SECRET_ACCESS_KEY": "aws84sesame"}
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
@@ -242,7 +244,7 @@ def test_no_secret_is_written_or_said(world, monkeypatch, capfd):
             written |= {f"{path}:{name}": archive.read(name) for name in archive.namelist()}
     for kind in ("discriminator/README.md", "events.out", "report.html", "optimizer.pt:"):
         assert any(kind in name for name in written)
-    said = "".join(capfd.readouterr())
+    output = "".join(capfd.readouterr())
     for secret in (*secrets.values(), "hf_Zq88sesame"):
-        assert secret not in said
+        assert secret not in output
         assert [name for name, content in written.items() if secret.encode() in content] == []

@@ -89,10 +89,12 @@ EXPERIMENTS = (*PARAMETERS, *sorted({*CONTINUED} - {"continue_run", "continue_an
 
 
 def parse(stem):
+    """The options of a file of the folder."""
     return parse_pretraining_arguments([f"--config={FOLDER / stem}.yaml"])
 
 
 def content(stem):
+    """The lines of a file of the folder, as they are written."""
     return yaml.safe_load((FOLDER / f"{stem}.yaml").read_text())
 
 
@@ -114,7 +116,7 @@ class Vocabulary:
 
 
 def networks(args):
-    """Of the vocabulary size that is asked for, without memory for their weights."""
+    """The joint model of a vocabulary of the size that is asked for, without memory for its weights."""
     size = VOCABULARIES.get(args.training.experiment_name, args.tokenizer.vocab_size)
     with torch.device("meta"):
         return build_model(args, Vocabulary(size))
@@ -142,20 +144,23 @@ def test_no_experiment_repeats_what_its_recipe_says():
     for stem in EXPERIMENTS:
         values = content(stem)
         recipe = RECIPES[values.pop("model_size", "small")]
-        said_twice = {name for name, value in values.items() if name in recipe and float(value) == recipe[name]}
-        assert said_twice == ({"generator_size"} if stem == "generator_size_25" else set())  # all of its study do
+        repeated = {name for name, value in values.items() if name in recipe and float(value) == recipe[name]}
+        # All files of the study of the generator's size name it.
+        assert repeated == ({"generator_size"} if stem == "generator_size_25" else set())
 
 
 def test_the_study_varies_the_generator_s_width_alone():
     for stem, width in STUDY.items():
         generator = networks(parse(stem)).config.generator
         assert (generator.hidden_size, generator.num_hidden_layers) == (width, 12)
-    rest = [{**content(stem), "generator_size": 0, "experiment_name": ""} for stem in (*STUDY, "electra_small_owt")]
-    assert all(values == rest[0] for values in rest)
+    without_size = [
+        {**content(stem), "generator_size": 0, "experiment_name": ""} for stem in (*STUDY, "electra_small_owt")
+    ]
+    assert all(values == without_size[0] for values in without_size)
 
 
 def test_the_runs_of_the_paper_are_table_6():
-    rows = {
+    rows = {  # steps, batch, length, rate, share of masked tokens
         "paper_small": (1_000_000, 128, 128, 5e-4, 0.15),
         "paper_small_plusplus": (4_000_000, 128, 512, 5e-4, 0.15),
         "paper_base": (766_000, 256, 512, 2e-4, 0.15),
@@ -166,8 +171,8 @@ def test_the_runs_of_the_paper_are_table_6():
         args = parse(stem)
         training = args.training
         length = args.segments.max_length
-        found = training.max_steps, training.per_device_train_batch_size, length, training.learning_rate
-        assert (*found, args.objective.mlm_probability) == row
+        values = training.max_steps, training.per_device_train_batch_size, length, training.learning_rate
+        assert (*values, args.objective.mlm_probability) == row
         assert (training.adam_bias_correction, training.product_schedule) == (False, True)
     assert parse("paper_small").training.checkpoint_fractions == [0.0625, 0.125, 0.25, 0.5, 1.0]
     training = parse("electra_small_owt").training
@@ -178,7 +183,7 @@ def test_the_runs_of_the_paper_are_table_6():
 
 
 def test_the_runs_of_deberta_v3_are_their_papers():
-    rows = {
+    rows = {  # steps, batch, length, rate; masked, of these [MASK]; betas; width and layers of the generator
         "camembertav2_base": (91_500, 8192, 512, 7e-4, 0.2, 0.85, 0.878, 0.974, 1 / 3, 1.0),
         "deberta_v3_base": (500_000, 8192, 512, 5e-4, 0.15, 1.0, 0.9, 0.98, 1.0, 0.5),
         "deberta_v3_small": (500_000, 8192, 512, 5e-4, 0.15, 1.0, 0.9, 0.98, 1.0, 0.5),
@@ -188,10 +193,10 @@ def test_the_runs_of_deberta_v3_are_their_papers():
         training = args.training
         model = args.model
         batch = training.per_device_train_batch_size * training.gradient_accumulation_steps
-        found = (training.max_steps, batch, args.segments.max_length, training.learning_rate)
-        found += (args.objective.mlm_probability, args.spec.mlm_replacement_probability)
-        found += (training.adam_beta1, training.adam_beta2, model.generator_size, model.generator_layer_size)
-        assert found == row
+        values = (training.max_steps, batch, args.segments.max_length, training.learning_rate)
+        values += (args.objective.mlm_probability, args.spec.mlm_replacement_probability)
+        values += (training.adam_beta1, training.adam_beta2, model.generator_size, model.generator_layer_size)
+        assert values == row
         assert (training.warmup_steps, model.tie, model.discriminator_type) == (10_000, "gdes", "deberta-v2")
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=7e-4)
     schedule = create_schedule(parse("camembertav2_base").training, optimizer, [91_500])

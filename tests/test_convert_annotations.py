@@ -1,4 +1,4 @@
-"""The converter of other programs' annotations: one small input of each, the exact rows, and what is said."""
+"""The converter of other programs' annotations: one small input of each, the exact rows, and what is printed."""
 
 import json
 import re
@@ -20,10 +20,12 @@ QUESTION = {"question": "What barks?", "choices": ["a cat", "a dog"], "label": 1
 
 @pytest.fixture(scope="module")
 def main():
+    """The `main` of the script, which is no module of a package."""
     return runpy.run_path(str(ROOT / "examples" / "convert_annotations.py"))["main"]
 
 
 def write(path, content):
+    """Write text, or rows as lines of JSON; return the path as text."""
     if not isinstance(content, str):
         content = "".join(json.dumps(row) + "\n" for row in content)
     path.parent.mkdir(exist_ok=True)
@@ -44,6 +46,7 @@ def convert(main, tmp_path, capsys):
 
 
 def columns(*parts, separator="\t"):
+    """Sentences with a word in each line, beside it what the other parts say of it, and a blank line behind each."""
     sentences = zip(*parts, strict=True)
     return "\n".join(
         "\n".join(separator.join(cells) for cells in zip(*sentence, strict=True)) + "\n" for sentence in sentences
@@ -56,10 +59,12 @@ def changed(pattern, new):
 
 
 def label_studio(*results, **more):
+    """A task of Label Studio with these results of an annotation."""
     return {"id": 1, "data": {"text": TEXT}, "annotations": [{"result": list(results), **more}]}
 
 
 def labelled(start, end, label):
+    """A span as a result of Label Studio."""
     return {
         "type": "labels",
         "from_name": "label",
@@ -74,26 +79,34 @@ def labelled(start, end, label):
         {"id": 1, "data": TEXT, "label": SPANS, "Comments": []},
         {
             "text": TEXT,
-            "entities": [{"id": 1, "label": c, "start_offset": a, "end_offset": b} for a, b, c in SPANS],
+            "entities": [
+                {"id": 1, "label": label, "start_offset": start, "end_offset": end} for start, end, label in SPANS
+            ],
             "relations": [],
         },
         {
             "text": TEXT,
             "tokens": [{"text": "Ann", "start": 0, "end": 3, "id": 0}],
-            "spans": [{"start": a, "end": b, "label": c, "token_start": 0} for a, b, c in SPANS],
+            "spans": [{"start": start, "end": end, "label": label, "token_start": 0} for start, end, label in SPANS],
             "_task_hash": 1,
             "answer": "accept",
         },
         label_studio(*(labelled(*span) for span in SPANS), {"type": "relation", "from_id": "a", "to_id": "b"}),
         {"text": TEXT, "label": [labelled(*span)["value"] for span in SPANS], "annotator": 1, "lead_time": 2.0},
-        {"text": TEXT, "spans": [{"start": a + 5, "end": b + 5, "label": c, "text": TEXT[a:b]} for a, b, c in SPANS]},
-        {"text": TEXT, "label": [[8, 11, "X"], *SPANS]},
+        {  # places in a longer text, of which this is a part
+            "text": TEXT,
+            "spans": [
+                {"start": start + 5, "end": end + 5, "label": label, "text": TEXT[start:end]}
+                for start, end, label in SPANS
+            ],
+        },
+        {"text": TEXT, "label": [[8, 11, "X"], *SPANS]},  # inside a longer span
     ],
 )
-def test_spans_of_annotation_tools(convert, row):
-    rows, said = convert("a.jsonl", [row, row])
+def test_spans_of_annotation_tools_become_texts_with_spans(convert, row):
+    rows, output = convert("a.jsonl", [row, row])
     assert rows == [{"text": TEXT, "spans": SPANS}] * 2
-    assert "texts with spans" in said and "PER 2" in said and "LOC 2" in said and TEXT in said
+    assert "texts with spans" in output and "PER 2" in output and "LOC 2" in output and TEXT in output
 
 
 @parametrize(
@@ -106,7 +119,7 @@ def test_spans_of_annotation_tools(convert, row):
         ),
     ],
 )
-def test_spans_in_whole_files(convert, name, content):
+def test_spans_in_an_array_and_in_a_table_become_texts_with_spans(convert, name, content):
     assert convert(name, content)[0] == [{"text": TEXT, "spans": SPANS}]
 
 
@@ -116,9 +129,9 @@ def test_brat_has_a_row_for_each_line_of_its_documents(convert, main, tmp_path):
         "T1\tPER 1 4\tAnn\nT2\tLOC 9 17\tNew York\nR1\tin Arg1:T1 Arg2:T2\nT3\tX 1 4;6 8\tAnn w\nT4\tX 15 21\trk. No\n"
     )
     write(tmp_path / "brat" / "a.txt", text)
-    rows, said = convert("brat/a.ann", notes)
+    rows, output = convert("brat/a.ann", notes)
     assert rows == [{"text": TEXT, "spans": SPANS}, {"text": "No name here", "spans": []}]
-    assert "several parts" in said and "another line" in said
+    assert "several parts" in output and "another line" in output
     assert main([str(tmp_path / "brat"), str(tmp_path / "folder.jsonl")]) == 0
     assert (tmp_path / "folder.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
 
@@ -157,6 +170,7 @@ WEBANNO = """#FORMAT=WebAnno TSV 3.3
 
 
 def ontonotes():
+    """The sentences as a file of OntoNotes; the second has a verb, whose column makes its lines longer."""
     brackets = [["(PER)", "*", "(LOC*", "*)"], ["*", "*"]]
     content = ["#begin document (bn/a); part 000"]
     for number, words in enumerate(WORDS):
@@ -180,15 +194,15 @@ def ontonotes():
                         for words, tags in zip(WORDS, changed("-", "_"), strict=True)]),
     ],
 )  # fmt: skip
-def test_words_of_corpora_and_tools(convert, tmp_path, name, content):
-    rows, said = convert(name, content)
+def test_words_of_corpora_and_tools_become_rows_that_tag_reads(convert, tmp_path, name, content):
+    rows, output = convert(name, content)
     assert rows == [{"tokens": words, "tags": tags} for words, tags in zip(WORDS, TAGS, strict=True)]
-    assert "2 rows" in said and "PER 1" in said
-    read = load_tagging_splits(TaggingArguments(test_file=str(tmp_path / "out.jsonl")))["test"]
-    assert words_and_labels(read) == (WORDS, TAGS)
+    assert "2 rows" in output and "PER 1" in output
+    split = load_tagging_splits(TaggingArguments(test_file=str(tmp_path / "out.jsonl")))["test"]
+    assert words_and_labels(split) == (WORDS, TAGS)
 
 
-def test_columns_that_are_numbered_and_the_word_that_looks_like_a_comment(main, tmp_path):
+def test_columns_have_numbers_and_a_word_may_look_like_a_comment(main, tmp_path):
     content = "# a tweet\n1 # B_TAG O\n2 Rome I_TAG O\n\n# id 7\n# x B_TAG O\n"
     path = write(tmp_path / "a.txt", content)
     out = tmp_path / "out.jsonl"
@@ -221,10 +235,10 @@ def test_columns_that_are_numbered_and_the_word_that_looks_like_a_comment(main, 
         ({"text": "good", "label": {"choices": ["pos", "new"]}, "lead_time": 3.2}, ["pos", "new"]),
     ],
 )  # fmt: skip
-def test_classes_of_annotation_tools(convert, row, label):
-    rows, said = convert("a.jsonl", [row] * 3)
+def test_classes_of_annotation_tools_become_texts_with_labels(convert, row, label):
+    rows, output = convert("a.jsonl", [row] * 3)
     assert rows == [{"text": "good", "label": label}] * 3
-    assert "texts with classes" in said and "pos 3" in said
+    assert "texts with classes" in output and "pos 3" in output
 
 
 @parametrize(
@@ -239,12 +253,12 @@ def test_classes_of_annotation_tools(convert, row, label):
         {"ctx": "What barks?", "endings": ["a cat", "a dog"], "label": "1"},
     ],
 )  # fmt: skip
-def test_questions_with_choices(convert, row):
-    rows, said = convert("a.jsonl", [row, row])
-    assert rows == [QUESTION] * 2 and "questions with choices" in said
+def test_questions_of_corpora_become_questions_with_choices(convert, row):
+    rows, output = convert("a.jsonl", [row, row])
+    assert rows == [QUESTION] * 2 and "questions with choices" in output
 
 
-def test_questions_with_a_text_and_without_a_header(convert, main, tmp_path):
+def test_questions_may_have_a_text_and_a_table_no_header(convert, main, tmp_path):
     race = {"article": "Dogs bark.", "questions": ["What barks?"], "options": [["a cat", "a dog"]], "answers": ["B"]}
     assert convert("a.json", json.dumps(race))[0] == [{**QUESTION, "context": "Dogs bark."}]
     path = write(tmp_path / "arc.csv", "What barks?,a cat,a dog,B\nWhat meows?,a cat,a dog,A\n")
@@ -253,22 +267,22 @@ def test_questions_with_a_text_and_without_a_header(convert, main, tmp_path):
     assert rows == [QUESTION, {**QUESTION, "question": "What meows?", "label": 0}]
 
 
-def test_what_is_left_out_is_said_with_its_place(convert):
-    kept = {"text": TEXT, "spans": SPANS, "_task_hash": 1, "answer": "accept"}
-    lost = [{**kept, "answer": "ignore"}, {**kept, "answer": "reject"}, {"title": "x"}]
-    rows, said = convert("a.jsonl", [kept, *lost, {**kept, "spans": [[0, 99, "X"]]}])
+def test_what_is_left_out_is_printed_with_its_place(convert):
+    accepted = {"text": TEXT, "spans": SPANS, "_task_hash": 1, "answer": "accept"}
+    others = [{**accepted, "answer": "ignore"}, {**accepted, "answer": "reject"}, {"title": "x"}]
+    rows, output = convert("a.jsonl", [accepted, *others, {**accepted, "spans": [[0, 99, "X"]]}])
     assert rows == [{"text": TEXT, "spans": SPANS}, {"text": TEXT, "spans": []}]
-    for what, place in (
+    for reason, place in (
         ("'ignore'", "row 2"),
         ("'reject'", "row 3"),
         ("another form", "row 4"),
         ("inside the text", "row 5"),
     ):
-        (line,) = [line for line in said.splitlines() if what in line]
+        (line,) = [line for line in output.splitlines() if reason in line]
         assert f"a.jsonl {place}" in line and "(1, first" in line
 
 
-def test_what_cannot_be_converted_is_one_line(main, tmp_path, capsys):
+def test_files_that_cannot_be_converted_are_refused_and_none_is_overwritten(main, tmp_path, capsys):
     for name, content in (
         ("a.txt", "Some more prose.\nIt is very short.\n"),
         ("a.jsonl", [{"x": 1}]),

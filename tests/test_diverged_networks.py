@@ -1,4 +1,4 @@
-"""Networks whose weights are nan, or so large that their answers are nan: each command says so in one line."""
+"""Networks whose weights are nan, or so large that their answers are nan: each command refuses them in one line."""
 
 import json
 
@@ -20,6 +20,7 @@ WEIGHTS = {"nan": torch.nan, "huge": 1e30}
 
 
 def spoil(folder, factor):
+    """Multiply all weights of a network's folder."""
     path = folder / "model.safetensors"
     weights = {name: factor * value if value.is_floating_point() else value for name, value in load_file(path).items()}
     save_file(weights, path, metadata={"format": "pt"})

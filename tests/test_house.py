@@ -1,4 +1,4 @@
-"""What a reader meets: the way to a step as it is described, names of one meaning, paths of objects that exist."""
+"""What a reader of the code meets: the described way to a step, names of one meaning, paths of objects that exist."""
 
 import ast
 import re
@@ -46,7 +46,7 @@ def names_of(node):
 
 
 def test_objects_that_are_named_by_their_path_exist():
-    owned = {
+    defined = {
         "electra." + ".".join(path.relative_to(CODE).with_suffix("").parts): set().union(
             *map(names_of, ast.parse(text).body)
         )
@@ -54,8 +54,8 @@ def test_objects_that_are_named_by_their_path_exist():
     }
     for path, text in modules().items():
         for module, name in re.findall(r"(electra(?:\.\w+)+)\.([A-Za-z]\w*)", text):
-            is_there = module not in owned or name in owned[module] | {"json"}
-            assert is_there, f"{path.relative_to(CODE)} names {module}.{name}"
+            exists = module not in defined or name in defined[module] | {"json"}  # a file of this name is no object
+            assert exists, f"{path.relative_to(CODE)} names {module}.{name}"
 
 
 @pytest.mark.slow
@@ -63,7 +63,7 @@ def test_a_step_runs_the_files_that_are_described(tmp_path, short_end):
     write_corpus(tmp_path / "corpus.txt")
     steps, files = 0, set()
 
-    def note(frame, event, argument):
+    def add_file(frame, event, argument):
         code = frame.f_code
         if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(str(CODE)):
             files.add(code.co_filename.removeprefix(f"{CODE}/"))
@@ -71,15 +71,12 @@ def test_a_step_runs_the_files_that_are_described(tmp_path, short_end):
     def after_step(*_):
         nonlocal steps
         steps += 1
-        sys.setprofile(note if steps == 3 else None)  # of the fourth step, which neither logs nor saves
+        sys.setprofile(add_file if steps == 3 else None)  # of the fourth step, which neither logs nor saves
 
     handle = register_optimizer_step_post_hook(after_step)
     try:
-        main(
-            flags(
-                tmp_path, **{**FAST, "max_steps": 5, "logging_steps": 10, "save_steps": 10}, dataloader_num_workers=0
-            )
-        )
+        intervals = {"max_steps": 5, "logging_steps": 10, "save_steps": 10}
+        main(flags(tmp_path, **{**FAST, **intervals}, dataloader_num_workers=0))
     finally:
         sys.setprofile(None)
         handle.remove()

@@ -25,26 +25,27 @@ ENTRY_POINTS = {"electra", "electra.__main__", "electra.pretraining.run"}
 
 
 def module_name(path):
+    """The name by which a file is imported."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def imports_of(path, modules):
     """The modules of this package that a module imports, inside functions too."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names} - {"electra"}  # the package itself: where its files are
+            names |= {alias.name for alias in node.names} - {"electra"}  # the package itself: where its files are
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {
+            names |= {
                 name if name in modules else node.module
                 for name in (f"{node.module}.{alias.name}" for alias in node.names)
             }
-    return found & modules
+    return names & modules
 
 
 def layer(module):
-    """Commands and the front door are above everything else."""
+    """The number of a module's layer from below; commands and the front door are above everything else."""
     if module in ENTRY_POINTS:
         return len(LAYERS)
     if module.rpartition(".")[2] == "command":
@@ -53,6 +54,7 @@ def layer(module):
 
 
 def graph():
+    """The modules that each module of the package imports, by name."""
     paths = {module_name(path): path for path in (ROOT / "electra").rglob("*.py")}
     return {name: imports_of(path, set(paths)) - {name} for name, path in paths.items()}
 
@@ -71,15 +73,15 @@ def test_there_are_no_cycles():
     TopologicalSorter(graph()).prepare()  # raises CycleError, which names the modules
 
 
-def test_rooms_of_one_layer_do_not_import_each_other():
-    def room(module):
+def test_packages_of_one_layer_do_not_import_each_other():
+    def package_of(module):  # each kind of tasks is one
         return ".".join(module.split(".")[1 : 3 if module.startswith("electra.tasks.") else 2])
 
     mixed = [
         f"{name} imports {other}"
         for name, imported in graph().items()
         for other in imported
-        if layer(name) == layer(other) < len(LAYERS) - 1 and room(name) != room(other)
+        if layer(name) == layer(other) < len(LAYERS) - 1 and package_of(name) != package_of(other)
     ]
     assert mixed == []
 

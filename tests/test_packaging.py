@@ -35,13 +35,14 @@ TOOLS = [
 
 
 def names(requirements):
+    """The names of packages, in lower case, without versions and extras."""
     return {re.split(r"[\[<>=!~ ]", line, maxsplit=1)[0].lower() for line in requirements}
 
 
 def test_every_package_is_listed():
-    found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "electra").rglob("*.py")}
+    packages = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "electra").rglob("*.py")}
     listed = set(PROJECT["tool"]["setuptools"]["packages"])
-    assert found <= listed and listed - found <= {"electra.configs", "electra.tasks"}
+    assert packages <= listed and listed - packages <= {"electra.configs", "electra.tasks"}
 
 
 @parametrize("verb", commands.VERBS)
@@ -56,9 +57,9 @@ def test_help_all_has_every_option(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["electra", "pretrain", "--help", "all"])
     with raises(SystemExit) as stop:
         commands.main()
-    every, basic = capsys.readouterr().out, (FOLDER / "pretrain.txt").read_text(encoding="utf-8")
-    shown = [set(re.findall(r"^  (--\w+)", text, re.MULTILINE)) for text in (basic, every)]
-    assert not stop.value.code and shown[0] < shown[1] and "--adam_beta1" in shown[1]
+    texts = (FOLDER / "pretrain.txt").read_text(encoding="utf-8"), capsys.readouterr().out
+    basic, every = (set(re.findall(r"^  (--\w+)", text, re.MULTILINE)) for text in texts)
+    assert not stop.value.code and basic < every and "--adam_beta1" in every
 
 
 def test_the_command_of_the_package_runs_a_verb():
@@ -69,8 +70,8 @@ def test_the_command_of_the_package_runs_a_verb():
 def run_electra(*words):
     """The finished command, and the names of the modules that it imported."""
     program = "import sys; from electra.tools.commands import main\ntry: main()\nfinally: print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
-    return done, set(done.stdout.splitlines()[-1].split())
+    completed = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
+    return completed, set(completed.stdout.splitlines()[-1].split())
 
 
 @parametrize(
@@ -78,8 +79,8 @@ def run_electra(*words):
     [(["--help"], 0, "  tag "), (["tag", "-h"], 0, "  --train_file FILE"), (["tagg"], 2, "did you mean tag?")],
 )
 def test_electra_answers_without_importing_libraries(words, code, line):
-    done, imported = run_electra(*words)
-    assert done.returncode == code and line in done.stdout + done.stderr
+    completed, imported = run_electra(*words)
+    assert completed.returncode == code and line in completed.stdout + completed.stderr
     assert not {"torch", "transformers", "numpy"} & imported
 
 
@@ -99,8 +100,8 @@ def test_a_command_imports_no_library_that_it_does_not_use(words, unused, tmp_pa
     verb, *others = words.split()
     paths = [str(release / word) if (release / word).exists() else word for word in others]
     options = ["--output_dir", str(tmp_path), "--num_train_epochs", "1"] if verb == "classify" else []
-    done, imported = run_electra(verb, *paths, *options)
-    assert done.returncode == 0 and "electra.finetuning.predict" in imported
+    completed, imported = run_electra(verb, *paths, *options)
+    assert completed.returncode == 0 and "electra.finetuning.predict" in imported
     assert not imported.intersection(unused)
 
 
@@ -137,8 +138,8 @@ def test_every_optional_package_has_its_extra():
 def test_make_installs_the_clone_for_programs_in_any_folder(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     argv = [sys.executable, "-c", "import electra; print(electra.__file__)"]
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    assert Path(done.stdout.strip()) == ROOT / "electra" / "__init__.py"
+    completed = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert Path(completed.stdout.strip()) == ROOT / "electra" / "__init__.py"
 
 
 @parametrize("path", TOOLS, ids=lambda path: path.name)

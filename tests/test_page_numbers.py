@@ -70,7 +70,7 @@ def facts():
     rates = [number(row.learning_rate) for row in PAPER_DEFAULTS]
     cpu, accelerator = BUDGET_SIZES["cpu"], BUDGET_SIZES["accelerator"]
     within = {size: hours for sizes in (cpu, accelerator) for hours, size in sizes.items()}
-    words = {3: "three", 5: "five", 10: "ten", 24: "a day", 30: "thirty", 40: "forty"}
+    words = {3: "three", 4: "four", 5: "five", 10: "ten", 24: "a day", 30: "thirty", 40: "forty"}
     squad = {name: default("squad", name) for name in ("max_query_length", "doc_stride", "max_answer_length")}
     return {
         "README.md": [
@@ -109,7 +109,7 @@ def facts():
             f"{RECIPES['small']['per_device_train_batch_size'] // 8} on each of 8 GPUs",
             f"Above {WHOLE_BYTES // 10**9} GB of text",
         ],
-        "docs/continue.md": [f"needs a newer transformers than {needed('transformers')}".replace("needs", "need")],
+        "docs/continue.md": [f"need a newer transformers than {needed('transformers')}"],
         "docs/data.md": [
             f"{default('pretrain', 'validation_fraction'):.0%} of the documents are held out".replace("%", " %"),
             f"more than {MOST_WHOLE_NUMBERS} different whole numbers",
@@ -154,7 +154,7 @@ def facts():
         ],
         "docs/guarantees.md": [f"{len(STATES)} states of a folder"],
         "docs/speed.md": [
-            "Up to four worker processes" if MOST_WORKERS == 4 else f"Up to {MOST_WORKERS} worker processes",
+            f"Up to {words[MOST_WORKERS]} worker processes",
             f"after {int(SPINS):,} turns",
         ],
         "docs/tagging.md": [

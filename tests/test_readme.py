@@ -28,11 +28,12 @@ def shell_commands(text):
 
 def verb_and_options(words):
     """The verb of a command line of this project and its options; None for other commands."""
-    for i, word in enumerate(words):
+    for place, word in enumerate(words):
+        before, behind = words[:place], words[place + 1 :]
         if word in SCRIPTS:
-            return SCRIPTS[word], words[i + 1 :]
-        if word == "electra" and (words[:i] in ([], ["srun"]) or words[i - 1] in ("-m", "|") or words[0] == "seq"):
-            return words[i + 1], words[i + 2 :]
+            return SCRIPTS[word], behind
+        if word == "electra" and (before in ([], ["srun"]) or before[-1] in ("-m", "|") or before[0] == "seq"):
+            return behind[0], behind[1:]
     return None, []
 
 
@@ -51,8 +52,8 @@ def test_every_command_in_the_documentation_parses(path, monkeypatch):
             continue
         argv = argv[: argv.index("...")] if "..." in argv else argv
         if "--config" in argv and argv[argv.index("--config") + 1].startswith("output/"):  # of a run that is not here
-            at = argv.index("--config")
-            del argv[at : at + 2]
+            place = argv.index("--config")
+            del argv[place : place + 2]
         CommandLine(VERBS_WITH_CONFIG[verb], "test").parse(argv)
 
 
@@ -106,8 +107,8 @@ def test_the_pages_that_are_made_of_the_code_are_those_of_the_code():
 def test_the_reference_has_each_option_file_and_name():
     texts = {path.name: text for path, text in reference.pages().items()}
     for groups in VERBS_WITH_CONFIG.values():
-        fields = [f for f, _ in CommandLine(groups, "").options.values() if "rules" in f.metadata]
-        options = [f.name for f in fields if f.metadata["help"] != SUPPRESS]
+        fields = [field for field, _ in CommandLine(groups, "").options.values() if "rules" in field.metadata]
+        options = [field.name for field in fields if field.metadata["help"] != SUPPRESS]
         assert not [name for name in options if f"| `--{name}` |" not in texts["options.md"]]
     files = [path for path in (ROOT / "configs").glob("*/*.yaml") if f"/{path.name})" not in texts["configs.md"]]
     assert not files

@@ -17,6 +17,7 @@ FILES = sorted((ROOT / "configs").glob("*/*.yaml"))
 
 @pytest.fixture(scope="module")
 def validator():
+    """A validator of files by the schema that is made of the options."""
     schema = schema_of_files()
     Draft7Validator.check_schema(schema)
     return Draft7Validator(schema)
@@ -32,8 +33,8 @@ def test_the_schema_in_configs_is_that_of_the_options():
 @parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_each_file_names_the_schema_and_fulfils_it(file, validator):
     text = file.read_text()
-    named = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)[1]
-    assert (file.parent / named).resolve() == FILE
+    path = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)[1]
+    assert (file.parent / path).resolve() == FILE
     assert not [error.message for error in validator.iter_errors(yaml.safe_load(text))]
 
 

@@ -11,15 +11,15 @@ from tests.helpers import parametrize
 from tests.tasks.squad.files import read_questions
 
 
-def ask(name, aliases, pages=(), results=(), **more):
+def ask(name, aliases, pages=(), results=()):
+    """A question of TriviaQA with its answers, and the names of its documents of both sources."""
     return {
         "Question": f"Who is {name}?",
         "QuestionId": name,
         "QuestionSource": "http://example.org/",
-        "Answer": {"Aliases": list(aliases), "NormalizedAliases": [a.lower() for a in aliases], "Value": aliases[0]},
+        "Answer": {"Aliases": aliases, "NormalizedAliases": [*map(str.lower, aliases)], "Value": aliases[0]},
         "EntityPages": [{"DocSource": "TagMe", "Filename": page, "Title": "t"} for page in pages],
         "SearchResults": [{"Filename": result, "Rank": 0, "Title": "t", "Url": "u"} for result in results],
-        **more,
     }
 
 
@@ -47,6 +47,7 @@ def folder(tmp_path):
 
 
 def convert(folder, *more):
+    """The questions of `folder`, converted and read."""
     main([
         f"--qa_file={folder / 'qa.json'}", f"--evidence_dir={folder / 'evidence'}",
         f"--output_file={folder / 'out.json'}", *more,
@@ -55,17 +56,15 @@ def convert(folder, *more):
 
 
 def test_documents_that_name_the_answer_become_questions(folder, capsys):
-    found = convert(folder)
-    check_answers(found)
-    assert [(q.id, q.text) for q in found.questions] == [
-        ("tc_1--Tolkien.txt", "Who is tc_1?"), ("tc_1--35/35_9.txt", "Who is tc_1?"),
-    ]  # fmt: skip
-    assert [q.answers for q in found.questions] == [
-        ("J.R.R.  Tolkien", "Tolkien"), ("JOHN TOLKIEN", "TOLKIEN"),
-    ]  # fmt: skip
+    converted = convert(folder)
+    check_answers(converted)
+    first, second = converted.questions
+    assert (first.id, first.text) == ("tc_1--Tolkien.txt", "Who is tc_1?")
+    assert (second.id, second.text) == ("tc_1--35/35_9.txt", "Who is tc_1?")
+    assert first.answers == ("J.R.R.  Tolkien", "Tolkien") and second.answers == ("JOHN TOLKIEN", "TOLKIEN")
     printed = capsys.readouterr().out
     assert "2 of 7 documents" in printed and "1 of 3 questions, 2 paragraphs" in printed
-    assert not found.is_version_2
+    assert not converted.is_version_2
 
 
 def test_a_paragraph_is_the_beginning_of_a_document(folder):
@@ -89,10 +88,10 @@ def test_an_answer_is_whole_words_in_any_case(text, aliases, expected):
     assert find_answers(text, aliases) == expected
 
 
-def test_what_cannot_be_converted_is_refused(folder, capsys):
-    wrong = [f"--qa_file={folder / 'qa.json'}", f"--output_file={folder / 'out.json'}"]
-    assert "--evidence_dir" in refused_command(main, wrong, capsys)
-    assert "evidence" in refused_command(main, [*wrong, f"--evidence_dir={folder / 'evidence' / 'web'}"], capsys)
+def test_files_that_cannot_be_converted_are_refused(folder, capsys):
+    files = [f"--qa_file={folder / 'qa.json'}", f"--output_file={folder / 'out.json'}"]
+    assert "--evidence_dir" in refused_command(main, files, capsys)
+    assert "evidence" in refused_command(main, [*files, f"--evidence_dir={folder / 'evidence' / 'web'}"], capsys)
     assert "--max_words 0" in refused(lambda: convert(folder, "--max_words=0"))
     (folder / "qa.json").write_text(json.dumps({"Data": [ask("tc_3", ["Köln"], ["Tolkien.txt"])]}))
     assert "names the answer" in refused(lambda: convert(folder))
