@@ -190,7 +190,7 @@ def make_numbered_cache(make_cache):
     """`make_numbered_cache(lengths)`: one-line documents of these lengths; id - 5 is a token's place in the corpus."""
 
     def make(lengths):
-        ends = [5 + sum(lengths[: i + 1]) for i in range(len(lengths))]
-        return make_cache([[list(range(end - n, end))] for n, end in zip(lengths, ends, strict=True)])
+        ends = [5 + sum(lengths[: place + 1]) for place in range(len(lengths))]
+        return make_cache([[list(range(end - length, end))] for length, end in zip(lengths, ends, strict=True)])
 
     return make

@@ -241,11 +241,11 @@ def test_the_help_has_our_options_and_no_other(capsys):
     with raises(SystemExit) as stop:
         CommandLine(GROUPS, "test").parse(["--help"])
     assert not stop.value.code
-    shown = re.findall(r"^  (?:-h, )?--(\w+)", capsys.readouterr().out, re.MULTILINE)
+    names = re.findall(r"^  (?:-h, )?--(\w+)", capsys.readouterr().out, re.MULTILINE)
     classes = [cls for group in GROUPS for cls in group.__mro__ if cls.__module__.startswith("electra.")]
     declared = {name for cls in classes for name in inspect.get_annotations(cls)}
     hidden = {"remove_unused_columns", "data_seed", "must_compile", "visible_gpus", "given", "resuming", "of_phase"}
-    assert sorted(shown) == sorted((declared | {"help", "config"}) - hidden)
+    assert sorted(names) == sorted((declared | {"help", "config"}) - hidden)
     assert parse("--torch_empty_cache_steps", "3")["torch_empty_cache_steps"] == 3  # those of transformers are taken
 
 

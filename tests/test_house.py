@@ -52,8 +52,10 @@ def test_objects_that_are_named_by_their_path_exist():
         )
         for path, text in modules().items()
     }
-    for path, text in modules().items():
-        for module, name in re.findall(r"(electra(?:\.\w+)+)\.([A-Za-z]\w*)", text):
+    named = {path: re.findall(r"(electra(?:\.\w+)+)\.([A-Za-z]\w*)", text) for path, text in modules().items()}
+    assert any(named.values())
+    for path, objects in named.items():
+        for module, name in objects:
             exists = module not in defined or name in defined[module] | {"json"}  # a file of this name is no object
             assert exists, f"{path.relative_to(CODE)} names {module}.{name}"
 

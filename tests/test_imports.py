@@ -59,6 +59,11 @@ def graph():
     return {name: imports_of(path, set(paths)) - {name} for name, path in paths.items()}
 
 
+def test_the_graph_has_imports_of_modules_and_inside_functions():
+    assert "electra.core.joint" in graph()["electra.model.joint"]
+    assert "electra.model.joint" in graph()["electra.pretraining.model"]
+
+
 def test_imports_point_down():
     upward = [
         f"{name} imports {other}"

@@ -185,11 +185,17 @@ def test_a_page_has_the_number_of_the_code(page, text):
 
 
 def test_names_that_pages_place_in_a_file_are_there():
-    for page in [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]:
+    pages = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+    placed = [
+        (page, name, path)
+        for page in pages
         for name, path in re.findall(
             r"`(\w+)` (?:in|of)\s\[[^\]]*\]\(([^)#]+\.py)\)", page.read_text(encoding="utf-8")
-        ):
-            assert re.search(rf"\b{name}\b", (page.parent / path).read_text(encoding="utf-8")), f"{page.name}: {name}"
+        )
+    ]
+    assert placed
+    for page, name, path in placed:
+        assert re.search(rf"\b{name}\b", (page.parent / path).read_text(encoding="utf-8")), f"{page.name}: {name}"
 
 
 def sentences_of_code():

@@ -281,6 +281,6 @@ def test_deterministic_samples_are_the_same_ones():
 
 
 def test_a_uniform_draw_is_its_number_s_place_in_the_vocabulary():
-    drawn = draw_tokens(torch.tensor([[0.0, 0.0199, 0.0201], [0.5, 0.99, 1 - 2**-24]]), VOCAB_SIZE)
-    assert drawn.tolist() == [[0, 0, 1], [25, 49, 49]]
+    tokens = draw_tokens(torch.tensor([[0.0, 0.0199, 0.0201], [0.5, 0.99, 1 - 2**-24]]), VOCAB_SIZE)
+    assert tokens.tolist() == [[0, 0, 1], [25, 49, 49]]
     assert draw_tokens(torch.tensor([[1 - 2**-24]]), 30522).tolist() == [[30521]]

@@ -25,7 +25,10 @@ def packed_and_alone():
     def text(length):
         return random.integers(5, NETWORK_VOCAB_SIZE, length).astype(np.uint16)
 
-    rows = [PackedRow([Segment(text(a), text(b) if b else None) for a, b in row], i) for i, row in enumerate(SIZES)]
+    rows = [
+        PackedRow([Segment(text(first), text(second) if second else None) for first, second in sizes], seed)
+        for seed, sizes in enumerate(SIZES)
+    ]
     return COLLATOR(rows), COLLATOR([segment for row in rows for segment in row.seeded()])
 
 

@@ -50,7 +50,8 @@ def check_exponents(prefixes, model, mode="paper"):
 )
 def test_twelve_layers_have_the_exponents_of_each_code_base(mode, embeddings, bottom, top):
     factors = layer_multipliers(12, 0.8, mode)
-    assert factors == approx([0.8**embeddings, *(0.8**e for e in range(bottom, top - 1, -1)), 1.0], rel=1e-12)
+    exponents = [embeddings, *range(bottom, top - 1, -1), 0]
+    assert factors == approx([0.8**exponent for exponent in exponents], rel=1e-12)
     assert len(factors) == 14
 
 

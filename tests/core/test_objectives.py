@@ -27,7 +27,7 @@ from electra.core.objectives import KEYS, OBJECTIVES, Objective, ObjectiveOption
 from tests.helpers import parametrize
 
 LANGUAGE_MODEL = {"finds_replaced": False, "discriminator_weight": 1.0}
-HELP = {f.name: f.metadata["help"] for f in fields(ObjectiveOptions)}
+HELP = {option.name: option.metadata["help"] for option in fields(ObjectiveOptions)}
 LN2 = math.log(2)
 LN3 = math.log(3)
 
@@ -73,15 +73,15 @@ def test_losses_of_half_precision_logits_are_computed_in_fp32():
     random = torch.Generator().manual_seed(0)
     logits = torch.randn(64, 30, generator=random).bfloat16()
     gate = torch.randn(64, generator=random).bfloat16()
-    seen = torch.arange(64) % 7
+    seen_ids = torch.arange(64) % 7
     originals = torch.arange(64) % 30
     is_replaced = originals.unsqueeze(1) % 2 == torch.arange(30) % 2
     probability = torch.sigmoid(logits.double())
     for nll, likelihood in (
         (discriminator_nll(logits, is_replaced), torch.where(is_replaced, probability, 1 - probability)),
         (
-            copy_nll(logits, gate, seen, originals),
-            mixture(logits, gate, seen).gather(1, originals[:, None]).squeeze(1),
+            copy_nll(logits, gate, seen_ids, originals),
+            mixture(logits, gate, seen_ids).gather(1, originals[:, None]).squeeze(1),
         ),
     ):
         assert nll.dtype == torch.float32
@@ -124,9 +124,9 @@ def test_extreme_gates_and_softmaxes_give_finite_gradients(sure):
     logits = torch.zeros(5, 2)
     logits[4, 1] = sure
     logits.requires_grad_()
-    seen = torch.tensor([0, 0, 0, 0, 0])
+    seen_ids = torch.tensor([0, 0, 0, 0, 0])
     originals = torch.tensor([0, 1, 0, 1, 0])
-    nll = copy_nll(logits, gate, seen, originals)
+    nll = copy_nll(logits, gate, seen_ids, originals)
     # The last: the gate says so by e^-sure, and the softmax of a closed gate by e^-sure: together twice that.
     assert_close(nll, torch.tensor([0.0, sure + LN2, LN2, LN2, sure - LN2]))
     nll.sum().backward()
@@ -137,13 +137,13 @@ def test_the_most_likely_token_counts_what_is_copied_to_it():
     random = torch.Generator().manual_seed(0)
     logits = 2 * torch.randn(400, 7, generator=random)
     gate = torch.randn(400, generator=random) - 1
-    seen = torch.randint(7, (400,), generator=random)
-    predicted = copy_prediction(logits, gate, seen)
-    assert torch.equal(predicted, mixture(logits, gate, seen).argmax(1))
+    seen_ids = torch.randint(7, (400,), generator=random)
+    predicted = copy_prediction(logits, gate, seen_ids)
+    assert torch.equal(predicted, mixture(logits, gate, seen_ids).argmax(1))
     # All cases occur: the softmax alone would be wrong, a token is copied by a closed gate, and one is not copied.
     is_open = gate > 0
-    assert (predicted != logits.argmax(1)).any() and (predicted[~is_open] == seen[~is_open]).any()
-    assert (predicted != seen).any()
+    assert (predicted != logits.argmax(1)).any() and (predicted[~is_open] == seen_ids[~is_open]).any()
+    assert (predicted != seen_ids).any()
 
 
 DIFFERENCES = {
@@ -194,7 +194,7 @@ USUAL = {
 
 
 def test_the_objectives_of_the_papers_have_their_values():
-    assert {f.name: f.default for f in fields(Objective) if f.name in USUAL} == USUAL
+    assert {field.name: field.default for field in fields(Objective) if field.name in USUAL} == USUAL
     for name, differences in DIFFERENCES.items():
         values = vars(OBJECTIVES[name])
         assert {key: values[key] for key in USUAL if values[key] != USUAL[key]} == differences
@@ -219,8 +219,8 @@ def test_an_answer_is_a_probability_where_the_loss_is_least_at_the_share_of_repl
 
 def test_each_option_of_an_objective_has_a_value_and_a_name_of_its_own():
     """What a user may give is what an objective has; only a run has a gate."""
-    names = {f.name for f in fields(ObjectiveOptions)} - {"objective", "generator_gate"}
-    assert names == KEYS.keys() <= {f.name for f in fields(Objective)}
+    names = {option.name for option in fields(ObjectiveOptions)} - {"objective", "generator_gate"}
+    assert names == KEYS.keys() <= {field.name for field in fields(Objective)}
     assert len({*KEYS.values()}) == len(KEYS)
     for objective in OBJECTIVES.values():
         check_values(objective)

@@ -64,7 +64,8 @@ def test_tokens_without_lines_are_no_text_for_the_policy_of_lines(number_tokeniz
 
 
 def test_the_snippet_of_the_page_writes_the_tokens_of_a_data_set(number_tokenizer, tmp_path, monkeypatch):
-    dataset = datasets.Dataset.from_dict({"n": [*range(100)], "input_ids": [[2, 5 + n, 6, 3] for n in range(100)]})
+    ids = [[2, 5 + number, 6, 3] for number in range(100)]
+    dataset = datasets.Dataset.from_dict({"n": [*range(100)], "input_ids": ids})
     (snippet,) = re.findall(
         r"```python\n(import numpy\n.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL
     )
@@ -72,7 +73,7 @@ def test_the_snippet_of_the_page_writes_the_tokens_of_a_data_set(number_tokenize
     (tmp_path / "tokens").mkdir()
     exec(snippet, {"dataset": dataset})
     cache = open_cache(tmp_path / "tokens", number_tokenizer, str(tmp_path / "cache"))
-    assert contents(cache)[0] == [[5 + n, 6] for n in range(100)]
+    assert contents(cache)[0] == [[5 + number, 6] for number in range(100)]
 
 
 def test_documents_are_equal_whatever_wrote_their_tokens(number_tokenizer, write_corpus, tmp_path):

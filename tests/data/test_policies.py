@@ -334,8 +334,8 @@ def test_lengths_are_packed_best_fit_decreasing(capacity):
     lengths = np.random.default_rng(capacity).integers(3, capacity + 1, 500)
     spaces = []  # written out, one item at a time
     for length in sorted(lengths.tolist(), reverse=True):
-        fitting = [i for i, space in enumerate(spaces) if space >= length]
-        best = min(fitting, key=lambda i: spaces[i], default=len(spaces))
+        fitting = [place for place, space in enumerate(spaces) if space >= length]
+        best = min(fitting, key=spaces.__getitem__, default=len(spaces))
         spaces[best:] = [spaces[best] - length, *spaces[best + 1 :]] if fitting else [capacity - length]
     kinds = pack_lengths(np.bincount(lengths, minlength=capacity + 1).tolist(), capacity)
     packed = [length for row, repeats in kinds for length in row * repeats]

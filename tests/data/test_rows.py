@@ -3,7 +3,6 @@
 import bz2
 import csv
 import gzip
-import io
 import json
 import lzma
 import os
@@ -349,6 +348,20 @@ def test_plain_text_is_a_column_of_lines_if_it_is_asked_for(tmp_path):
     assert rows_of(path, reads_text=True) == [{"text": "Eins, zwei"}, {"text": " drei "}]
 
 
+@pytest.fixture
+def piped(monkeypatch):
+    """`piped(content)`: the standard input is a pipe with this content, which cannot be read twice."""
+    reading_end, writing_end = os.pipe()
+
+    def write_pipe(content):
+        os.write(writing_end, content)
+        os.close(writing_end)
+
+    with open(reading_end, "rb") as pipe:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=pipe))
+        yield write_pipe
+
+
 @parametrize("name", ["a.csv", "a.jsonl", "a.parquet", "a.xlsx"])
 def test_a_pipe_is_refused(tmp_path, name):
     os.mkfifo(tmp_path / name)
@@ -365,19 +378,19 @@ def test_a_pipe_is_refused(tmp_path, name):
         "".join(json.dumps(row) + "\n" for row in ROWS).encode(),
     ],
 )
-def test_the_standard_input_is_read_once(monkeypatch, content):
-    """A pipe, whose beginning cannot be read again for the rows."""
-    reading_end, writing_end = os.pipe()
-    os.write(writing_end, content)
-    os.close(writing_end)
-    with open(reading_end, "rb") as pipe:
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=pipe))
-        assert rows_of("-", quoting="minimal") == ROWS
+def test_the_standard_input_is_read_once(piped, content):
+    piped(content)
+    assert rows_of("-", quoting="minimal") == ROWS
+
+
+def test_marks_of_the_standard_input_are_judged_by_all_its_rows(piped):
+    piped(b'text\tlabel\n"no, ""never"""\tx\n"a, b"\ty\nplain\ty\n')
+    assert [row["text"] for row in rows_of("-")] == ['no, "never"', "a, b", "plain"]
 
 
 @parametrize("content", [b"", b"\n\n"])
-def test_an_empty_standard_input_has_no_rows(monkeypatch, content):
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content))))
+def test_an_empty_standard_input_has_no_rows(piped, content):
+    piped(content)
     assert rows_of("-") == []
 
 

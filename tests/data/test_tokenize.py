@@ -65,7 +65,7 @@ def test_characters_in_unknown_words_are_counted(write_corpus, caplog):
 
 def test_what_lower_casing_loses_is_logged(write_corpus, caplog):
     caplog.set_level("INFO")
-    german = [f"Heute {'essen' if n % 2 else 'das Essen'} wir gut, Anna {n}." for n in range(400)]
+    german = [f"Heute {'essen' if number % 2 else 'das Essen'} wir gut, Anna {number}." for number in range(400)]
     train_on_corpus(write_corpus(german), OPTIONS)
     (line,) = [line for line in caplog.messages if "lower-cased" in line]
     assert "--no_lowercase" in line and "'Essen'" in line and "'essen'" in line

@@ -25,7 +25,7 @@ def test_fractions_of_a_run_are_rounded_ascending_and_once_each():
 
 
 @parametrize(
-    ("kept", "limit", "expected"),
+    ("fractions", "limit", "expected"),
     [
         ({3, 7}, 1, {3, 7, 12}),
         ({3, 12}, 2, {3, 8, 10, 12}),  # the limit counts the other ones
@@ -33,10 +33,10 @@ def test_fractions_of_a_run_are_rounded_ascending_and_once_each():
         ((), 2, {10, 12}),
     ],
 )
-def test_fractions_are_kept_beside_the_newest(tmp_path, kept, limit, expected):
+def test_fractions_are_kept_beside_the_newest(tmp_path, fractions, limit, expected):
     for step in (2, 3, 4, 6, 7, 8, 10, 12):
         (tmp_path / f"checkpoint-{step}").mkdir()
-        if step in kept:
+        if step in fractions:
             (tmp_path / f"checkpoint-{step}" / KEPT_NAME).touch()
     prune(tmp_path, limit)
     assert {int(path.name.removeprefix("checkpoint-")) for path in tmp_path.glob("checkpoint-*")} == expected

@@ -359,7 +359,7 @@ def test_frequencies_answer_what_the_objective_asks():
     counts = np.array([3, 0, 4, 9])
     records = one_row([3, 2, 0, 3], [0, 1], [True, True], [1, 2])
     electra = unigram_metrics(records, counts)
-    asked = {name: electra[name] for name in ("generator_loss_mask_token", "masked_accuracy_mask_token")}
+    of_generator = {name: electra[name] for name in ("generator_loss_mask_token", "masked_accuracy_mask_token")}
     mlm = {
         "mlm_loss_mask_token": electra["generator_loss_mask_token"],
         "mlm_accuracy_mask_token": electra["masked_accuracy_mask_token"],
@@ -367,8 +367,8 @@ def test_frequencies_answer_what_the_objective_asks():
     causal = {"mlm_loss": mlm["mlm_loss_mask_token"], "mlm_accuracy": mlm["mlm_accuracy_mask_token"]}
     assert unigram_metrics(records, counts, objective=OBJECTIVES["mlm"]) == mlm
     assert unigram_metrics(records, counts, objective=OBJECTIVES["causal"]) == causal
-    assert unigram_metrics(records, counts, objective=OBJECTIVES["replace_mlm"]) == asked
-    with_gate = {**asked, "copy_gate_auc": electra["discriminator_auc"]}
+    assert unigram_metrics(records, counts, objective=OBJECTIVES["replace_mlm"]) == of_generator
+    with_gate = {**of_generator, "copy_gate_auc": electra["discriminator_auc"]}
     assert unigram_metrics(records, counts, objective=OBJECTIVES["all_tokens_mlm"]) == with_gate
     # Of the chosen ones 1 is the rarest and replaced, 2 is not; elsewhere a rarer one may stand.
     records = one_row([3, 2, 1, 3], [0, 1], [True, True], [0, 2])
