@@ -32,6 +32,7 @@ def test_a_public_name_means_one_thing():
 
 
 def is_assignment(node):
+    """True if a statement gives names a value."""
     return isinstance(node, ast.Assign | ast.AnnAssign)
 
 

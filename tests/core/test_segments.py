@@ -28,11 +28,13 @@ COLLATOR = SegmentCollator(cls_token_id=1, sep_token_id=2, pad_token_id=0)
 
 @pytest.fixture(scope="module")
 def cache(make_numbered_cache):
+    """Documents of one token up to several segments."""
     return make_numbered_cache([3, 40, 17, 8, 100, 1, 60, 25] * 4)
 
 
 @pytest.fixture(scope="module")
 def policy(cache):
+    """The policy `windows` over all documents of the cache."""
     return make_policy("windows", cache, np.arange(len(cache)), max_length=19, seed=42)
 
 

@@ -30,6 +30,9 @@ def shared_names(model):
     return names
 
 
+# Ways in which a model may come to be used: functions of a model and a folder that return the model.
+
+
 def _moved(model, folder):
     return model.to(torch.float64).to(torch.float32)
 

@@ -65,6 +65,7 @@ class AtStart(TrainerCallback):
 
 
 def optimizer_of(checkpoint):
+    """The state of the optimizer that a checkpoint holds."""
     return torch.load(checkpoint / "optimizer.pt", weights_only=True)
 
 
