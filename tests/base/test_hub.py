@@ -59,7 +59,7 @@ def test_scores_of_evaluations_go_with_the_discriminator(uploads, run, tmp_path)
     assert not uploads
 
 
-def test_a_failed_upload_is_one_line(run, monkeypatch):
+def test_a_failed_upload_is_refused_in_one_line(run, monkeypatch):
     def fail(*args, **others):
         raise ConnectionError("no route to host")
 

@@ -289,7 +289,7 @@ def test_a_loss_is_told_the_text_of_each_token_of_a_row(monkeypatch):
     assert model(**batch, **lengths).main_nll.tolist() == [[0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 2, 2]]
 
 
-def test_logits_of_all_positions_are_not_kept(monkeypatch):
+def test_logits_of_all_positions_are_not_kept_for_the_backward_pass(monkeypatch):
     monkeypatch.setattr(ablations, "HEAD_POSITIONS", 7)
     model = make_model(objective="all_tokens_mlm").train()
     kept_shapes = []

@@ -42,7 +42,7 @@ def test_the_name_stands_for_the_networks_of_the_package():
 
 @if_packaged
 @parametrize(("role", "auto_class"), [("discriminator", AutoModel), ("generator", AutoModelForMaskedLM)])
-def test_transformers_computes_in_float32(role, auto_class):
+def test_transformers_opens_the_networks_in_float32(role, auto_class):
     network = auto_class.from_pretrained(PACKAGED_NETWORK / role)
     assert {weight.dtype for weight in network.parameters()} == {torch.float32}
 
@@ -75,7 +75,7 @@ def test_without_the_network_its_name_is_refused(tmp_path, monkeypatch):
 
 
 @parametrize("parse", [parse_classify_arguments, parse_tagging_arguments])
-def test_commands_for_rows_of_the_user_take_it_by_default(parse):
+def test_commands_for_rows_of_the_user_take_tiny_en_by_default(parse):
     data = ["--train_file", "a.csv"]
     args = parse(data)
     assert args.encoder.pretrain_path == args.record["pretrain_path"] == TINY_EN
@@ -84,7 +84,7 @@ def test_commands_for_rows_of_the_user_take_it_by_default(parse):
     assert scratch.encoder.pretrain_path is None and "pretrain_path" not in scratch.record
 
 
-def test_other_commands_want_an_encoder():
+def test_squad_takes_no_encoder_by_default():
     with raises(UserError, match="pretrain_path"):
         parse_squad_arguments(["--train_file", "a.json"])
 

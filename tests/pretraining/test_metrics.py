@@ -262,7 +262,7 @@ def test_logits_that_are_not_finite_have_no_area_under_the_curve():
         assert math.isnan(evaluation_metrics(records, 50.0)["discriminator_auc"])
 
 
-def test_unigram_metrics_worked_out_by_hand():
+def test_unigram_metrics_are_those_worked_out_by_hand():
     # Frequencies with one added: 4/20, 1/20, 5/20, 10/20 for ids 0 to 3.
     counts = np.array([3, 0, 4, 9])
     first = one_row([3, 2, 0, 3], [0, 1], [True, True], [1, 2])  # 3 -> 1, 2 -> 2

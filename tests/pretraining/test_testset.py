@@ -40,7 +40,8 @@ def held_out(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def test_set(finished_run, held_out):
+def fixed_set(finished_run, held_out):
+    """A test set of that text, which the generator of the finished run has corrupted."""
     path = held_out.parent / "fixed.safetensors"
     make_set(command(finished_run, held_out, path))
     return path
@@ -51,8 +52,8 @@ def command(run, text, output, *more):
     return [f"--pretrain_path={run}", f"--validation_file={text}", f"--output_file={output}", *more]
 
 
-def test_replaced_tokens_are_those_that_differ(test_set, finished_run):
-    arrays = load_file(test_set)
+def test_replaced_tokens_are_those_that_differ(fixed_set, finished_run):
+    arrays = load_file(fixed_set)
     originals, corrupted, is_real = (arrays[name] for name in ("original_ids", "corrupted_ids", "attention_mask"))
     assert originals.shape[1] == 16  # as of the run
     is_replaced = originals != corrupted
@@ -64,8 +65,8 @@ def test_replaced_tokens_are_those_that_differ(test_set, finished_run):
     assert 0.08 < replaced < 0.17  # of 15 %, an untrained generator's sample is rarely the original
 
 
-def test_frequencies_judge_real_tokens_alone(test_set, finished_run, held_out):
-    arrays = load_file(test_set)
+def test_frequencies_judge_real_tokens_alone(fixed_set, finished_run, held_out):
+    arrays = load_file(fixed_set)
     tokenizer = load_tokenizer(str(finished_run))
     ids = tokenizer(held_out.read_text(), add_special_tokens=False)["input_ids"]
     counts = 1 + np.bincount(ids, minlength=len(tokenizer))
@@ -73,20 +74,20 @@ def test_frequencies_judge_real_tokens_alone(test_set, finished_run, held_out):
     corrupted = arrays["corrupted_ids"][is_real]
     is_replaced = (arrays["corrupted_ids"] != arrays["original_ids"])[is_real]
     scores = np.where(np.isin(corrupted, tokenizer.all_special_ids), 0.0, -np.log(counts / counts.sum())[corrupted])
-    assert read_test_set(str(test_set)).frequencies_auc == approx(roc_auc_score(is_replaced, scores))
+    assert read_test_set(str(fixed_set)).frequencies_auc == approx(roc_auc_score(is_replaced, scores))
 
 
-def test_the_seed_decides_the_bytes_of_a_test_set(test_set, finished_run, held_out, tmp_path, monkeypatch):
+def test_the_seed_decides_the_bytes_of_a_test_set(fixed_set, finished_run, held_out, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     files = [tmp_path / f"{number}.safetensors" for number in range(3)]
     for file, more in zip(files, ([], ["--seed=7"], ["--max_segments=3", "--max_length=12"]), strict=True):
         make_set(command(finished_run, held_out, Path("~") / file.name, *more))
-    assert files[0].read_bytes() == test_set.read_bytes() != files[1].read_bytes()
+    assert files[0].read_bytes() == fixed_set.read_bytes() != files[1].read_bytes()
     assert load_file(files[2])["original_ids"].shape == (3, 12)
 
 
-def test_the_metrics_are_those_of_plain_transformers(test_set, finished_run, folder):
-    arrays = load_file(test_set)
+def test_the_metrics_are_those_of_plain_transformers(fixed_set, finished_run, folder):
+    arrays = load_file(fixed_set)
     model = AutoModelForPreTraining.from_pretrained(finished_run / "discriminator").eval()
     with torch.no_grad():
         logits = model(
@@ -104,7 +105,7 @@ def test_the_metrics_are_those_of_plain_transformers(test_set, finished_run, fol
             objective=objective,
             init_discriminator=finished_run / "discriminator",
             init_from_generator=False,
-            eval_corruption=test_set,
+            eval_corruption=fixed_set,
             vocab_size=None,
             bf16=False,
             seed=number,
@@ -128,9 +129,9 @@ def test_the_metrics_are_those_of_plain_transformers(test_set, finished_run, fol
     assert len(generator_losses) == len(JUDGES)
 
 
-def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, held_out, folder, capsys):
+def test_a_run_measures_the_test_set_at_each_evaluation(fixed_set, finished_run, held_out, folder, capsys):
     options = {**QUICK, "tokenizer_path": finished_run / "tokenizer", "validation_file": held_out}
-    main(flags(folder, **options, eval_corruption=test_set))
+    main(flags(folder, **options, eval_corruption=fixed_set))
     printed = capsys.readouterr().out
     run = folder / "output" / "run"
     assert "fixed: trained" in printed and "fixed:  discriminator" in printed
@@ -138,7 +139,7 @@ def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, 
     assert [line["step"] for line in logs if "eval_fixed_discriminator_auc" in line] == [0, 1, 2]
     columns = read_json(run / "metrics.json")["held_out"]
     assert list(columns)[-3:] == ["fixed: untrained", "fixed: frequencies", "fixed: trained"]
-    baseline = read_test_set(str(test_set)).frequencies_auc
+    baseline = read_test_set(str(fixed_set)).frequencies_auc
     assert columns["fixed: frequencies"] == {"discriminator_auc": baseline} and 0 < baseline < 1
     assert columns["fixed: trained"]["discriminator_auc"] == logs[-1]["eval_fixed_discriminator_auc"]
     panels = make_panels([read_run(run)])
@@ -158,23 +159,23 @@ def test_a_run_measures_the_test_set_at_each_evaluation(test_set, finished_run, 
     assert "fixed: untrained" not in read_json(run / "metrics.json")["held_out"]
 
 
-def test_a_file_that_is_no_test_set_is_refused(test_set, tmp_path):
-    arrays = load_file(test_set)
+def test_a_file_that_is_no_test_set_is_refused(fixed_set, tmp_path):
+    arrays = load_file(fixed_set)
     save_file(arrays, tmp_path / "a.safetensors")  # without the name of the tokenizer
     save_file({**arrays, "frequencies_auc": np.zeros(2)}, tmp_path / "b.safetensors", metadata={"tokenizer": "any"})
     for name in ("a", "b"):
         assert "cannot be read" in refused(lambda name=name: read_test_set(str(tmp_path / f"{name}.safetensors")))
 
 
-def test_a_test_set_that_does_not_fit_the_run_is_refused(test_set, finished_run, folder):
-    fixed = {"eval_corruption": test_set}
+def test_a_test_set_that_does_not_fit_the_run_is_refused(fixed_set, finished_run, folder):
+    fixed = {"eval_corruption": fixed_set}
     assert "tokenizer" in refused(lambda: make(folder, **fixed, vocab_size=100))
     of_set = {**fixed, "tokenizer_path": finished_run / "tokenizer", "vocab_size": None}
     assert "--max_length 12" in refused(lambda: make(folder, **of_set, max_length=12))
 
 
-def test_a_test_set_that_a_run_cannot_judge_has_no_effect(test_set, finished_run, folder, caplog):
-    of_set = {"eval_corruption": test_set, "tokenizer_path": finished_run / "tokenizer", "vocab_size": None}
+def test_a_test_set_that_a_run_cannot_judge_has_no_effect(fixed_set, finished_run, folder, caplog):
+    of_set = {"eval_corruption": fixed_set, "tokenizer_path": finished_run / "tokenizer", "vocab_size": None}
     for objective in OBJECTIVES.keys() - JUDGES:
         caplog.clear()
         make(folder, **of_set, objective=objective)
@@ -184,8 +185,8 @@ def test_a_test_set_that_a_run_cannot_judge_has_no_effect(test_set, finished_run
     assert "no effect: --eval_corruption" in caplog.text
 
 
-def test_a_wrong_test_set_is_refused_in_one_line(test_set, finished_run, folder, capsys):
-    content = test_set.read_bytes()
+def test_a_wrong_test_set_is_refused_in_one_line(fixed_set, finished_run, folder, capsys):
+    content = fixed_set.read_bytes()
     weights = (finished_run / "discriminator" / "model.safetensors").read_bytes()
     for name, wrong_content in {"missing": None, "cut": content[:-9], "other": weights, "empty": b""}.items():
         path = folder / f"{name}.safetensors"
@@ -194,14 +195,14 @@ def test_a_wrong_test_set_is_refused_in_one_line(test_set, finished_run, folder,
         assert path.name in refused_command(main, flags(folder, eval_corruption=path), capsys)
 
 
-def test_a_test_set_that_cannot_be_made_is_refused_in_one_line(test_set, finished_run, folder, capsys, monkeypatch):
+def test_a_test_set_that_cannot_be_made_is_refused_in_one_line(fixed_set, finished_run, folder, capsys, monkeypatch):
     for flag in ("--seed=-1", "--max_segments=0", "--max_length=99", "--mlm_probability=1"):
         argv = command(finished_run, folder / "corpus.txt", folder / "a.safetensors", flag)
         assert flag.partition("=")[0] in refused_command(make_set, argv, capsys)
     weights = (finished_run / "discriminator" / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights)
     for output in (folder / "corpus.txt", folder / "model.safetensors"):  # nothing is overwritten
-        assert "--output_file" in refused_command(make_set, command(finished_run, test_set, output), capsys)
+        assert "--output_file" in refused_command(make_set, command(finished_run, fixed_set, output), capsys)
     causal = shutil.copytree(finished_run / "generator", folder / "causal")
     (causal / "manifest.json").unlink()
     config = read_json(causal / "config.json")

@@ -282,7 +282,7 @@ def test_no_step_waits_for_the_device(folder, monkeypatch, is_scaled, others):
     assert moved and transfers == {}
 
 
-def test_too_many_in_a_row_end_the_run_which_can_be_resumed(folder, monkeypatch):
+def test_too_many_skipped_steps_in_a_row_end_the_run_which_can_be_resumed(folder, monkeypatch):
     monkeypatch.setattr("electra.pretraining.step.MOST_IN_A_ROW", 4)
     trainer = make(folder, **FAST, logging_steps=2)
     break_loss(trainer, 2, 3, 4, 6, 7, 8, 9, 10, 11)

@@ -135,5 +135,5 @@ def test_every_command_limits_the_waiting_before_torch_is_loaded(script):
 
 
 @parametrize("variables", [{"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "PASSIVE"}], ids=str)
-def test_what_the_user_has_set_stays(variables):
+def test_how_long_threads_wait_stays_where_the_user_has_set_it(variables):
     assert spins("run_pretraining.py", **variables) == ["spins", variables.get("GOMP_SPINCOUNT", "None")]

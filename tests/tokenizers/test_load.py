@@ -439,7 +439,7 @@ def test_a_run_folder_stands_for_the_tokenizer_in_it(subfolder, tmp_path):
     assert load_tokenizer(str(tmp_path))("a b")["input_ids"] == [2, 5, 6, 3]
 
 
-def test_what_is_not_a_tokenizer_is_a_one_line_error(tmp_path, monkeypatch):
+def test_what_is_not_a_tokenizer_is_refused_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     saved(bert_tokenizer("a"), tmp_path / "damaged")
     (tmp_path / "damaged" / "tokenizer.json").write_text("{ not json")
