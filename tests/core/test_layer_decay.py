@@ -52,7 +52,6 @@ def test_twelve_layers_have_the_exponents_of_each_code_base(mode, embeddings, bo
     factors = layer_multipliers(12, 0.8, mode)
     exponents = [embeddings, *range(bottom, top - 1, -1), 0]
     assert factors == approx([0.8**exponent for exponent in exponents], rel=1e-12)
-    assert len(factors) == 14
 
 
 # Exponents by the beginnings of names, of two layers: the top layer has 1, the head 0.

@@ -118,17 +118,17 @@ def mixture(logits, copy_logits, input_ids):
     return copies * F.one_hot(input_ids, logits.size(1)) + (1 - copies) * logits.double().softmax(1)
 
 
-@parametrize("sure", [100.0, 1e4])
-def test_extreme_gates_and_softmaxes_give_finite_gradients(sure):
-    gate = torch.tensor([sure, sure, -sure, -sure, -sure], requires_grad=True)
+@parametrize("size", [100.0, 1e4])
+def test_extreme_gates_and_softmaxes_give_finite_gradients(size):
+    gate = torch.tensor([size, size, -size, -size, -size], requires_grad=True)
     logits = torch.zeros(5, 2)
-    logits[4, 1] = sure
+    logits[4, 1] = size
     logits.requires_grad_()
     seen_ids = torch.tensor([0, 0, 0, 0, 0])
     originals = torch.tensor([0, 1, 0, 1, 0])
     nll = copy_nll(logits, gate, seen_ids, originals)
-    # The last: the gate says so by e^-sure, and the softmax of a closed gate by e^-sure: together twice that.
-    assert_close(nll, torch.tensor([0.0, sure + LN2, LN2, LN2, sure - LN2]))
+    # The last: the gate says so by e^-size, and the softmax of a closed gate by e^-size: together twice that.
+    assert_close(nll, torch.tensor([0.0, size + LN2, LN2, LN2, size - LN2]))
     nll.sum().backward()
     assert torch.isfinite(gate.grad).all() and torch.isfinite(logits.grad).all()
 

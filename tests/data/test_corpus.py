@@ -272,7 +272,7 @@ def test_a_file_that_is_one_document_of_much_text_is_warned_of(tmp_path, texts, 
     assert "one document" not in caplog.text
 
 
-def test_a_compressed_file_of_another_name_is_recognised(tmp_path):
+def test_a_compressed_file_without_its_ending_is_refused_with_that_ending(tmp_path):
     path = write(tmp_path / "a.txt", gzip.compress(b"text"))
     assert ".gz" in refused(lambda: read(path))
 

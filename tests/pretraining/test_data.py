@@ -56,11 +56,11 @@ def test_each_seed_decides_its_part_of_a_run(folder, glue_tokenizer):
 def test_the_seed_of_the_data_decides_what_is_held_out(folder, glue_tokenizer):
     glue_tokenizer.save_pretrained(folder / "tok")
     fixed = {"tokenizer_path": folder / "tok", "vocab_size": None}
-    first, again, other = (load(folder, **fixed, **seeds) for seeds in ({}, {"seed": 7}, {"eval_seed": 7}))
-    assert first.text_provenance == again.text_provenance
-    assert first.cache.content_hashes.tolist() == other.cache.content_hashes.tolist()
-    assert first.text_provenance["training_text"] != other.text_provenance["training_text"]
-    assert (len(first.training_documents), len(first.held_out_lengths)) == (24, 6)
+    usual, of_seed, of_eval_seed = (load(folder, **fixed, **seeds) for seeds in ({}, {"seed": 7}, {"eval_seed": 7}))
+    assert usual.text_provenance == of_seed.text_provenance
+    assert usual.cache.content_hashes.tolist() == of_eval_seed.cache.content_hashes.tolist()
+    assert usual.text_provenance["training_text"] != of_eval_seed.text_provenance["training_text"]
+    assert (len(usual.training_documents), len(usual.held_out_lengths)) == (24, 6)
     half = [load(folder, dataset_sampling=0.5, eval_seed=seed).cache.content_hashes.tolist() for seed in (42, 42, 7)]
     assert half[0] == half[1] != half[2]
 

@@ -136,6 +136,7 @@ def test_options_without_effect_are_warned_of_and_have_none(tmp_path, caplog, op
 def test_a_decay_within_a_budget_is_a_share():
     budget = ["--train_file", "a.txt", "--budget", "1h", "--lr_scheduler_type", STABLE, "--decay_steps"]
     assert "--budget" in refused(lambda: parse_pretraining_arguments([*budget, "90"]))
+    assert parse_pretraining_arguments([*budget, "0.2"]).training.decay_steps == 0.2
 
 
 @parametrize(
