@@ -142,6 +142,13 @@ def test_a_decay_is_a_tenth_and_at_most_what_the_warm_up_leaves():
     assert factors(args, 15)[1:4] == approx([0.5, 1, 12 / 13])
 
 
+def test_a_decay_of_1_is_a_step_and_no_share():
+    for options in ({"decay_steps": 1}, {"num_decay_steps": 1}):
+        args = stable(**options)
+        check_schedule(args, [4], is_resumed=False)
+        assert factors(args, 4) == approx([1, 1, 1, 1, 0])
+
+
 def test_each_stage_has_its_decay():
     assert factors(stable(decay_steps=0.5), 4, 8) == approx([1, 1, 1, 0.5, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25, 0])
 

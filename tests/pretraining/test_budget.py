@@ -82,7 +82,8 @@ def test_a_file_of_options_is_not_shortened(tmp_path):
 def fitted():
     """A function of the seconds of an evaluation that returns what a budget of 1,000 s becomes.
 
-    It returns steps, steps between evaluations and seconds; a step takes a second, an epoch has 4,000 steps.
+    It returns steps, steps between evaluations and seconds; a step takes a second, an epoch has 4,000 steps. Of the
+    budget 50 s are left for checkpoints and the export, and up to 100 s are for evaluations.
     """
 
     def make(seconds_per_evaluation, *words, segments=128_000):

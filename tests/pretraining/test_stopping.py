@@ -123,6 +123,7 @@ def test_a_second_signal_stops_at_once_even_in_a_step_without_end(endless, name,
 
 
 def test_workers_do_not_outlive_a_killed_run(endless):
+    """`endless` checks at its end that they are gone."""
     endless.kill()
     endless.join()
 

@@ -27,6 +27,12 @@ def test_a_run_of_days_on_a_cpu_says_how_to_choose_less(plan, caplog):
         assert len(caplog.messages) == 1
 
 
+def test_the_speed_is_in_tokens_of_a_second(plan, caplog):
+    caplog.set_level(logging.INFO)
+    announce_time(Timing(10, 0.5), SimpleNamespace(device=torch.device("cpu"), budget=None), plan)
+    assert plan.tokens_per_step == 160 and "320 tokens/s" in caplog.text
+
+
 class Steps:
     """Steps of a run, which take so many seconds on a clock of their own.
 
@@ -88,9 +94,11 @@ def test_a_run_tells_its_time_after_its_first_steps(
     assert line.startswith("time ") and measured in line and "--max_steps" in advice
 
 
-def test_a_run_that_ends_before_its_time_is_known_tells_none(plan, caplog, monkeypatch):
+@parametrize("max_steps", [2, 11])
+def test_a_run_that_ends_before_its_time_is_known_tells_none(plan, caplog, monkeypatch, max_steps):
+    """Or with the step after which it is known: the first one and ten that are timed."""
     caplog.set_level(logging.INFO)
-    Steps(plan, monkeypatch, max_steps=2).take(2)
+    Steps(plan, monkeypatch, max_steps=max_steps).take(max_steps)
     assert caplog.messages == []
 
 

@@ -17,7 +17,7 @@ def test_unknown_tokens_are_counted_without_special_ones(wordpiece_tokenizer):
     cls, sep, unknown = (getattr(wordpiece_tokenizer, f"{name}_token_id") for name in ("cls", "sep", "unk"))
     fox = wordpiece_tokenizer("fox", add_special_tokens=False)["input_ids"]
     counts = UnknownTokens()
-    counts.add([[cls, unknown, unknown, sep], [cls, *fox, unknown, sep], [cls, sep], []], wordpiece_tokenizer)
+    counts.add([[], [cls, unknown, unknown, sep], [cls, *fox, unknown, sep], [cls, sep]], wordpiece_tokenizer)
     counts.add([], wordpiece_tokenizer)
     counts.add(np.array([[unknown, unknown]]), wordpiece_tokenizer)
     assert counts == UnknownTokens(tokens=5 + len(fox), unknown=5, rows=5, unreadable=2)
@@ -33,7 +33,7 @@ def test_a_tokenizer_without_an_unknown_token_knows_all():
     counts = UnknownTokens()
     counts.add([[0, 1, 2]], Bytes())
     assert counts == UnknownTokens(tokens=2, rows=1)
-    assert UnknownTokens().share == 0
+    assert UnknownTokens().share == 0 and UnknownTokens(tokens=1, unknown=1).share == 1
 
 
 def test_more_unknown_tokens_than_five_in_a_hundred_are_warned_of(caplog):
@@ -54,6 +54,13 @@ def test_other_text_for_an_english_network_is_warned_of(wordpiece_tokenizer, cap
     counts.add([[the] * words + [fox] * (100 - words)], tokenizer)
     counts.warn("new.csv")
     assert ("new.csv" in caplog.text) == is_warned_of
+
+
+def test_a_text_of_fewer_than_30_tokens_is_not_said_to_be_another_language(caplog):
+    UnknownTokens(tokens=29, english=0).warn("new.csv")
+    assert not caplog.messages
+    UnknownTokens(tokens=30, english=0).warn("new.csv")
+    assert "English" in caplog.text
 
 
 def test_the_ids_of_choices_are_those_of_their_pairs():
