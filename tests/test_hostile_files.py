@@ -93,19 +93,18 @@ def world(tmp_path_factory, make_cache, framed_tokenizer):
     shutil.copytree(tokens, folder / "cache")
     (folder / "cache" / "manifest.json").unlink()  # whoever writes the files writes the checksums
     result = Result("w", 42, {"accuracy": 0.5}, False, 1.0, "pretrained", "m", 5, {"dev": 4}, {"max_length": 16})
-    evaluation = folder / "evaluation"
-    (evaluation / "predictions").mkdir(parents=True)
-    (evaluation / "results.jsonl").write_text(json.dumps(vars(result)) + "\n")
-    (evaluation / "environment.json").write_text(json.dumps({"kind": "classify", "host": "h"}))
-    details = {"range": [0, 1], "text": "t"}
-    (evaluation / "predictions" / "w-42-details.json").write_text(json.dumps(details))
+    made = folder / "evaluation"
+    (made / "predictions").mkdir(parents=True)
+    (made / "results.jsonl").write_text(json.dumps(vars(result)) + "\n")
+    (made / "environment.json").write_text(json.dumps({"kind": "classify", "host": "h"}))
+    (made / "predictions" / "w-42-details.json").write_text(json.dumps({"range": [0, 1], "text": "t"}))
     accuracy = {"accuracy": 0.5, "standard_error": None, "pairs": 3}
     scores = {"pll": {"overall": accuracy, "phenomena": {"p": accuracy}, "paradigms": {"q": accuracy}}}
     (folder / "pairs").mkdir()
     margin = {"baseline": "guessing", "difference": 0.1, "standard_error": 0.05}
     parts = {"per_token": scores, "baselines": {}, "margins": {"pll": margin}, "unequal_share": 0.5}
     (folder / "pairs" / "minimal_pairs.json").write_text(json.dumps({"model": "m", "scores": scores, **parts}))
-    saved = evaluation / "models" / "w"
+    saved = made / "models" / "w"
     size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 16}
     config = ElectraConfig(vocab_size=len(framed_tokenizer), embedding_size=16, max_position_embeddings=32, **size)
     ElectraForSequenceClassification(config).save_pretrained(saved)
