@@ -66,6 +66,7 @@ from electra.pretraining.checkpoints import (
 from electra.pretraining.configuration import ElectraTrainingArguments
 from electra.pretraining.data import PretrainingData, make_collator
 from electra.pretraining.device import compile_model, make_once
+from electra.pretraining.log_window import LogWindow, values_of_batch
 from electra.pretraining.metrics import evaluation_metrics, metrics_of_corrupted, token_records
 from electra.pretraining.model import changed_network_values, start_of_run
 from electra.pretraining.plan import make_plan
@@ -77,7 +78,7 @@ from electra.pretraining.run_folder import (
     provenance_of,
     upload_networks,
 )
-from electra.pretraining.step import LogWindow, Phase, StepGuard, begin_second_stage, phase_at, values_of_batch
+from electra.pretraining.step import Phase, StepGuard, begin_second_stage, phase_at
 from electra.pretraining.stopping import StopRequests, StopsWhenAsked, adapt_loader
 from electra.pretraining.testset import CorruptedTestSet
 from electra.report.runs import TEST

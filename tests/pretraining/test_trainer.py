@@ -23,8 +23,8 @@ from electra.base.checkpoints import find_damage
 from electra.core.errors import UserError
 from electra.core.objectives import OBJECTIVES
 from electra.core.schedules import AdamWNoBiasCorrection
+from electra.pretraining.log_window import LogWindow
 from electra.pretraining.metrics import metric_rows
-from electra.pretraining.step import LogWindow
 from tests.helpers import parametrize, read_json
 from tests.pretraining.runs import FAST, assert_same_state, history, make, write_corpus
 
