@@ -86,8 +86,6 @@ what another value means for a run that goes on:
 """
 WITHOUT_EFFECT = """**Options without effect.** A run warns of an option that does nothing in it, with the reason:
 """
-FINE_TUNING = TRAINED
-"""Verbs that share most of their options."""
 
 
 class Row(NamedTuple):
@@ -102,14 +100,14 @@ class Row(NamedTuple):
 def options_page() -> str:
     """Return the page of all options, by verb, the basic ones first; a row that several verbs share is there once."""
     groups = {verb: list(groups_of(verb)) for verb in VERBS_WITH_CONFIG}
-    rows_of = {verb: {row for _, rows in groups[verb] for row in rows} for verb in FINE_TUNING}
+    rows_of = {verb: {row for _, rows in groups[verb] for row in rows} for verb in TRAINED}
     shared = set.intersection(*rows_of.values())
     lines = [OPTIONS]
     places: dict[Row, str] = {}
     for verb in VERBS_WITH_CONFIG:
-        if verb == FINE_TUNING[0]:
+        if verb == TRAINED[0]:
             common = [row for _, rows in groups[verb] for row in rows if row in shared]
-            names = ", ".join(f"`electra {name}`" for name in FINE_TUNING)
+            names = ", ".join(f"`electra {name}`" for name in TRAINED)
             lines += ["## All fine-tuning", "", fill(f"Options of {names}.", WIDTH), ""]
             lines += tables([("Other options", common)], VERBS[verb].basic.split())
             places |= dict.fromkeys(shared, ALL_FINE_TUNING)
