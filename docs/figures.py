@@ -25,8 +25,8 @@ logger = logging.getLogger("figures")
 
 FOLDER = Path(__file__).parent / "images"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-WIDTH, TOP = 1080, 884
-"""Pixels of the page; empty space below the text is cut off."""
+WIDTH, HEIGHT = 1080, 884
+"""Pixels of the browser's window; the picture ends below the text."""
 MARGIN = 16
 
 
@@ -43,10 +43,10 @@ def main() -> None:
         prose = max(run.samples, key=lambda s: sum(token.strip().isalpha() for token in s.original) / len(s.original))
         html = to_html("A held-out text and the networks", [prose])
         page.write_text(html.replace("<h1>", "<h1 hidden>"), encoding="utf-8")  # README says what it is
-        save(screenshot(page, TOP), FOLDER / "sample.png")
+        save(screenshot(page), FOLDER / "sample.png")
 
 
-def screenshot(file: Path, height: int) -> Image.Image:
+def screenshot(file: Path) -> Image.Image:
     """Return a picture of the top of a page in light colours, without the empty space below.
 
     Raises:
@@ -59,13 +59,13 @@ def screenshot(file: Path, height: int) -> Image.Image:
         picture = Path(folder) / "page.png"
         command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         command += ["--blink-settings=preferredColorScheme=1", "--virtual-time-budget=2000"]
-        command += [f"--user-data-dir={folder}/profile", f"--window-size={WIDTH},{height}", f"--screenshot={picture}"]
+        command += [f"--user-data-dir={folder}/profile", f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={picture}"]
         done = subprocess.run([*command, file.as_uri()], capture_output=True, text=True, timeout=120)
         if not picture.is_file():
             raise UserError(f"{browser} took no picture: {done.stderr.strip()[-200:]}")
         image = Image.open(io.BytesIO(picture.read_bytes())).convert("RGB")
     filled = ImageChops.difference(image, Image.new("RGB", image.size, image.getpixel((0, 0)))).getbbox()
-    bottom = height if filled is None else min(height, filled[3] + MARGIN)
+    bottom = HEIGHT if filled is None else min(HEIGHT, filled[3] + MARGIN)
     return image.crop((0, 0, image.width, bottom))
 
 
