@@ -75,7 +75,6 @@ class Bench:
         is_rehearsal: sizes are tiny, and the text is the builtin one unless there are tokens.
         token_cache: tokens that were made before.
         glue_dir: folder with QNLI; without it, fine-tuning is that of the demonstration.
-        has_turns: a row waits for its turn.
     """
 
     def __init__(
@@ -86,13 +85,11 @@ class Bench:
         is_rehearsal: bool,
         token_cache: Path | None = None,
         glue_dir: Path | None = None,
-        has_turns: bool = True,
     ) -> None:
         self.folder = folder
         self.row = row
         self.is_rehearsal = is_rehearsal
         self.glue_dir = glue_dir
-        self.has_turns = has_turns
         self.told: dict[str, Any] = {}
         self.began = time.monotonic()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -117,7 +114,7 @@ class Bench:
             torch.cuda.reset_peak_memory_stats()
         self.tell(device=device_name(self.device), seconds_to_prepare=round(time.monotonic() - self.began, 1))
         (self.folder / f"{self.row}.ready").touch()
-        while self.has_turns and not (self.folder / f"{self.row}.go").exists():
+        while not (self.folder / f"{self.row}.go").exists():
             time.sleep(0.05)
 
     def seconds(self, statement: str, **names: Any) -> float:

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.usefixtures("short_end")
 def bench_of(folder, row):
     """What a row needs to run here, in this process, with a text of nonsense."""
     write_corpus(folder / "corpus.txt", documents=100)
-    bench = Bench(folder, row, is_rehearsal=True, has_turns=False)
+    (folder / f"{row}.go").touch()  # the turn of the row has come
+    bench = Bench(folder, row, is_rehearsal=True)
     bench.text = {"train_file": str(folder / "corpus.txt")}
     return bench
 
