@@ -51,8 +51,7 @@ def class_blocks(details: Details, about_run: str) -> Blocks:
         about_run: a sentence that says which run it is, for the text above the table of classes.
     """
     if "range" in details:
-        low, high = details["range"][:1], details["range"][-1:]
-        edges = " to ".join(f"{edge:g}" for edge in (*low, *high))
+        edges = " to ".join(f"{edge:g}" for edge in details["range"])
         return [Heading("Labels"), Text(f"The labels of the training data are {edges}.")]
     classes = details.get("classes", [])
     rows = []
