@@ -21,8 +21,7 @@ from electra.finetuning.registry import BY_KIND, TASKS, part, reporting_of
 from electra.report.blocks import PAGE_MARK, Blocks, BulletList, Heading, Report, Text, write_report
 from electra.report.evaluation import unit_of_scores
 from electra.report.metrics import CODE_BASE_METRICS
-from electra.report.page import efficiency_section
-from electra.report.page import write_run_report as write_run_report
+from electra.report.page import efficiency_section, write_run_report
 from electra.report.results import ENVIRONMENT_NAME, Environment
 from electra.report.runs import read_run
 
