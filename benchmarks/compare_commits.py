@@ -9,11 +9,8 @@ differs. Both commits take five minutes on an idle core; --runs chooses some of 
 
 import argparse
 import json
-import multiprocessing
-import os
 import random
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -24,7 +21,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.sides import Side, SideError, words_of
+
 TOLERANCE = 1e-6
+"""Absolute and relative difference of equal numbers, at most."""
 NOT_COMPARED = re.compile(r"runtime|per_second|eta|energy|memory|watt|hours|cache_bytes")
 """Numbers that differ from run to run, or with the path."""
 PRETRAINING = {
@@ -34,8 +34,11 @@ PRETRAINING = {
     "per_device_train_batch_size": 4, "max_steps": 12, "warmup_steps": 3, "eval_steps": 6, "save_steps": 6,
     "logging_steps": 3,
 }  # fmt: skip
+"""Options of every run of pre-training."""
 FINE_TUNING = {"pretrain_path": "output/electra", "num_seeds": 2, "num_train_epochs": 2}
+"""Options of every evaluation."""
 NO_GENERATOR: dict[str, Any] = {"generator_size": None}
+"""Options of a run without a generator network."""
 RUNS: dict[str, dict[str, Any]] = {
     "electra": {},
     "electra_15": {"objective": "electra_15"},
@@ -59,40 +62,36 @@ RUNS: dict[str, dict[str, Any]] = {
     "original": {"initialization": "original", "adam_bias_correction": "false", "product_schedule": "true"},
     "sampling": {"temperature": 2, "disallow_correct": True},
 }
+"""Name of a run of pre-training -> options that differ from `PRETRAINING`; None leaves one out."""
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
-    "glue": ("run_glue.py", {"glue_dir": "glue", "tasks": ["cola", "stsb", "rte"]}),
-    "glue_google": ("run_glue.py", {"glue_dir": "glue", "tasks": ["rte"], "config": "configs/glue/google.yaml"}),
+    "glue": ("glue", {"glue_dir": "glue", "tasks": ["cola", "stsb", "rte"]}),
+    "glue_google": ("glue", {"glue_dir": "glue", "tasks": ["rte"], "config": "configs/glue/google.yaml"}),
     "squad": ("squad", {"max_length": 32, "doc_stride": 8, "max_query_length": 8}),
     "tagging": ("tag", {"max_length": 24}),
     "choice": ("choose", {}),
 }
-"""Script, or verb of `electra`, and its options."""
+"""Name of an evaluation -> verb of `electra`, and its options."""
 DATA = {"squad": "squad.json", "tagging": "tags.txt", "choice": "choice.jsonl"}
-
-
-def words_of(options: dict[str, Any]) -> list[str]:
-    words: list[str] = []
-    for name, value in options.items():
-        if value is not None:
-            values = [] if value is True else value if isinstance(value, list) else [value]
-            words += [f"--{name}", *map(str, values)]
-    return words
+"""Name of an evaluation -> its file of training and development, where it is no data of GLUE."""
 
 
 def commands(chosen: Sequence[str]) -> Iterator[list[str]]:
-    """Script and options of the chosen runs; fine-tuning starts from `electra`, which always runs."""
+    """Yield the words behind `electra` that make the chosen runs; the run `electra` is made in any case.
+
+    Fine-tuning starts from it.
+    """
     tokenizer = {"train_file": "corpus.txt", "vocab_size": 300, "output_dir": "tokenizer"}
-    yield ["train_tokenizer.py", *words_of(tokenizer)]
+    yield ["tokenizer", *words_of(tokenizer)]
     for name, options in RUNS.items():
         if name in ("electra", *chosen):
             merged = {"config": "empty.yaml", **PRETRAINING, **options, "experiment_name": name}
-            yield ["run_pretraining.py", *words_of(merged)]
+            yield ["pretrain", *words_of(merged)]
     if "tie_word" in chosen:
-        yield ["run_pretraining.py", "--resume_from_checkpoint", "output/tie_word/checkpoint-6"]
-    for name, (script, options) in TASKS.items():
+        yield ["pretrain", "--resume_from_checkpoint", "output/tie_word/checkpoint-6"]
+    for name, (verb, options) in TASKS.items():
         if name in chosen:
             files = {"train_file": DATA[name], "validation_file": DATA[name]} if name in DATA else {}
-            yield [script, *words_of({**FINE_TUNING, **files, **options, "experiment_name": name})]
+            yield [verb, *words_of({**FINE_TUNING, **files, **options, "experiment_name": name})]
 
 
 def write_data(folder: Path) -> None:
@@ -142,40 +141,26 @@ def write_data(folder: Path) -> None:
         (folder / name).write_text(content, encoding="utf-8")
 
 
-def run_all(checkout: Path, folder: Path, chosen: Sequence[str]) -> None:
-    """In a process of its own: imports the checkout once and forks for each run; exit code 1 if one fails."""
-    write_data(folder)
-    (folder / "configs").symlink_to(checkout / "configs")
-    os.chdir(folder)
-    sys.path.insert(0, str(checkout))
-    is_whole = True
-    for script, *words in commands(chosen):
-        if not script.endswith(".py"):
-            words = [script, *words]
-            script = "electra/__main__.py"
-        runpy.run_path(str(checkout / script), run_name="imports")
+def run_all(side: Side, chosen: Sequence[str]) -> bool:
+    """Make the chosen runs in the folder of a side, and return True if none has failed."""
+    write_data(side.folder)
+    (side.folder / "configs").symlink_to(side.checkout / "configs")
+    failures = 0
+    for verb, *words in commands(chosen):
         if "--resume_from_checkpoint" in words:
-            shutil.rmtree("output/tie_word/checkpoint-12")
-        process = multiprocessing.get_context("fork").Process(target=run_one, args=(str(checkout / script), words))
-        process.start()
-        process.join()
-        is_whole &= process.exitcode == 0
-        print(f"{folder.name}: {'FAILED' if process.exitcode else 'ok'} {script} {words[-1]}", flush=True)
-        if process.exitcode:
-            print(Path("log.txt").read_text(encoding="utf-8")[-800:], flush=True)
-    sys.exit(not is_whole)
-
-
-def run_one(script: str, words: list[str]) -> None:
-    with open("log.txt", "wb") as log:
-        for stream in (1, 2):
-            os.dup2(log.fileno(), stream)
-    sys.argv = [script, *words]
-    runpy.run_path(script, run_name="__main__")
+            shutil.rmtree(side.folder / "output" / "tie_word" / "checkpoint-12")
+        try:
+            side.command(verb, *words)
+        except SideError as error:
+            print(error, flush=True)
+            failures += 1
+        else:
+            print(f"{side.name}: ok {verb} {words[-1]}", flush=True)
+    return not failures
 
 
 def numbers_of(folder: Path) -> dict[str, float]:
-    """Every compared number by run and name."""
+    """Return the numbers of all runs in a folder that are compared: by run, group, such as a step, and name."""
     values_by_name: dict[str, Any] = {}
     for path in sorted(folder.glob("output/*/*.json*")):
         content = path.read_text(encoding="utf-8")
@@ -217,17 +202,14 @@ def main() -> None:
     names = [*RUNS, *TASKS]
     parser.add_argument("--runs", nargs="+", choices=names, default=names, metavar="RUN", help=f"of {' '.join(names)}")
     arguments = parser.parse_args()
-    os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     numbers = []
     is_same = True
     for name in ("before", "after"):
         folder = arguments.work.resolve() / name
         shutil.rmtree(folder, ignore_errors=True)
-        checkout = checkout_of(getattr(arguments, name), folder / "checkout")
-        process = multiprocessing.get_context("spawn").Process(target=run_all, args=(checkout, folder, arguments.runs))
-        process.start()
-        process.join()
-        is_same &= process.exitcode == 0
+        folder.mkdir(parents=True)
+        with Side(name, checkout_of(getattr(arguments, name), folder / "checkout"), folder) as side:
+            is_same &= run_all(side, arguments.runs)
         numbers.append(numbers_of(folder))
     table = pd.DataFrame(dict(zip(("before", "after"), numbers, strict=True)), dtype=float)
     is_close = np.isclose(table.before, table.after, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)

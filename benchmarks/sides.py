@@ -8,15 +8,13 @@ import runpy
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
 from matplotlib.figure import Figure
-
-from benchmarks.compare_commits import words_of
 
 ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
@@ -30,8 +28,18 @@ LAST_LINES = 6
 """Lines of a failed command's log that its error repeats."""
 
 
+def words_of(options: Mapping[str, Any]) -> list[str]:
+    """Return options as words of a command line: True is the option alone, None leaves it out."""
+    words: list[str] = []
+    for name, value in options.items():
+        if value is not None:
+            values = [] if value is True else value if isinstance(value, list) else [value]
+            words += [f"--{name}", *map(str, values)]
+    return words
+
+
 class SideError(Exception):
-    """A command of a side that ended otherwise than expected; the message has the last lines of its log."""
+    """The error of a command that ended otherwise than expected; the message has the last lines of its log."""
 
 
 class Side:
@@ -63,7 +71,7 @@ class Side:
         self.process.join()
 
     def command(self, verb: str, *words: Any, expect: int = 0, **options: Any) -> str:
-        """Run `electra VERB WORDS --OPTION VALUE ...` and return what it said.
+        """Run `electra VERB WORDS --OPTION VALUE ...` and return what it has printed.
 
         Raises:
             SideError: the exit code is another one than `expect`.
@@ -73,14 +81,18 @@ class Side:
         return self._said()
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return the result of a function of this folder's modules, with this commit's `electra` and `tests`."""
+        """Return what a function of benchmarks/ returns with this commit's `electra` and `tests`.
+
+        Raises:
+            SideError: the function raises an error.
+        """
         result = self.folder / "result.pickle"
         self._start(_write_result, function, args, result)
         self._expect(function.__name__, 0)
         return pickle.loads(result.read_bytes())
 
     def kill(self, is_time: Callable[[], bool], verb: str, *words: Any, **options: Any) -> None:
-        """Start `electra VERB ...`, and kill it and its processes once `is_time()`.
+        """Start `electra VERB WORDS --OPTION VALUE ...`, and kill it and its processes once `is_time()`.
 
         Raises:
             SideError: the command ended before.
@@ -100,6 +112,7 @@ class Side:
         return group
 
     def _expect(self, what: str, code: int) -> None:
+        """Wait for the end of what was started; raise a `SideError` if the exit code is another one than `code`."""
         exit_code = self.connection.recv()
         if exit_code != code:
             lines = [line for line in self._said().splitlines() if line.strip()]
