@@ -26,17 +26,20 @@ from electra.data.token_cache import TokenCache
 from electra.tokenizers.load import load_tokenizer, plain_backend
 
 BATCH_SIZE = 128
+"""Segments of a batch."""
 BATCHES = 200
+"""Batches of which the median rate is taken."""
 
 
 def seconds(action: Callable[[], object]) -> float:
+    """Return the seconds that an action takes."""
     started = time.perf_counter()
     action()
     return time.perf_counter() - started
 
 
 def compare_cache_building(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, rounds: int) -> None:
-    """Print the median seconds of both, and the ratio of speeds."""
+    """Print the median seconds of `encode_batch_fast` and of building a cache, and the ratio of their speeds."""
     documents = list(corpus)
     backend = plain_backend(tokenizer)
 
@@ -59,7 +62,7 @@ def compare_cache_building(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, r
 
 
 def measure_next_batch(cache: TokenCache, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
-    """Print real tokens per second of one process, by policy."""
+    """Print the real tokens per second of one process with each policy: the median over batches."""
     collate = SegmentCollator.of(tokenizer)
     for name in POLICIES:
         policy = make_policy(name, cache, np.arange(len(cache)), max_length=max_length, seed=0)

@@ -34,9 +34,11 @@ from electra.tasks.glue.task import parse_glue_arguments
 from electra.tasks.glue.tasks import KNOWN_TASKS
 
 PADDED: dict[str, Any] = {"truncation": True, "padding": "max_length"}
+"""Arguments of the tokenizer for the rows of the default."""
 
 
 def some_rows(examples: Examples, rows: int) -> Examples:
+    """Return random examples, `rows` of them or all, and the same ones each time."""
     chosen = np.random.default_rng(0).permutation(len(examples))[:rows].tolist()
     columns = (examples.first, examples.second, examples.labels)
     taken: list[Any] = [None if column is None else [column[i] for i in chosen] for column in columns]
@@ -44,6 +46,7 @@ def some_rows(examples: Examples, rows: int) -> Examples:
 
 
 def timed_training(make: Callable[[], Trainer]) -> float:
+    """Make a trainer, and return the seconds of its `train()`."""
     trainer = make()
     started = time.perf_counter()
     trainer.train()
@@ -51,7 +54,7 @@ def timed_training(make: Callable[[], Trainer]) -> float:
 
 
 def compare(encoder: Encoder, task: str, args: argparse.Namespace, options: list[str]) -> dict[str, object]:
-    """Examples per second of both, by the medians of the rounds, and their ratio."""
+    """Return the row of a task: examples per second of both ways, by the medians of the rounds, and their ratio."""
     settings = replace(resolve_hyperparameters(parse_glue_arguments(options), task, encoder), num_train_epochs=1.0)
     examples = some_rows(load_task(KNOWN_TASKS[task], args.glue_dir, ["train"])["train"], args.rows)
     encoded = encode_examples(examples, encoder.tokenizer, settings.max_length)

@@ -31,16 +31,21 @@ from electra.report.blocks import table_of, to_markdown
 
 
 class Row(NamedTuple):
-    """What a row needs."""
+    """A row, as the session has to know it.
+
+    Args:
+        seconds: limit of the row, from its turn on.
+        gigabytes: memory of the GPU that the row takes while it prepares.
+        wave: wave with which the row prepares, 0 or 1.
+        is_timed: whether the row measures time: it then waits for its turn, in which nothing else runs. Other rows do
+            not wait.
+    """
 
     name: str
     seconds: float
-    """The limit, once the row has its turn."""
     gigabytes: float = 2
-    """Of the GPU, while the row prepares."""
     wave: int = 0
     is_timed: bool = True
-    """Nothing else runs while the row has its turn; the others begin at once."""
 
 
 ROWS = (
@@ -63,28 +68,28 @@ ROWS = (
     Row("base_eager", 50, 22, wave=1),
     Row("plain_compiled", 40, 10, wave=1),
 )
-"""In the order of their importance."""
+"""All rows, the most important first."""
 SECONDS = 510.0
-"""Of all rows."""
+"""Limit of all rows together."""
 SHARES = (0.42, 0.8)
-"""At this part of the time the rows of a wave that are ready have their turns, even if others still prepare."""
+"""Wave -> share of the time after which its rows that are ready have their turns, even if others still prepare."""
 MEMORY = 72.0
-"""Gigabytes of the GPU for all rows at once."""
+"""Gigabytes of the GPU that all running rows may take."""
 WAITING = 3.0
-"""Gigabytes of a row that waits for its turn."""
-OF_REHEARSAL = 20.0
-"""Limits of a rehearsal are so many times as long: CPUs are slow, and often busy."""
+"""Gigabytes of the GPU that a row takes while it waits for its turn."""
+REHEARSAL_SLOWNESS = 20.0
+"""Factor of the limits of rows in a rehearsal: CPUs are slow, and often busy."""
 
 
 class Session:
-    """Starts rows, gives them their turns, and writes what they tell.
+    """The processes of rows, with their turns and the file of their numbers.
 
     Args:
         rows: the rows to run, in the order of their importance.
         command: the words of the process of a row, by the row's name and the folder where it writes.
-        output: the file, to which a line is added for each row.
-        seconds: when all of it ends.
-        slowness: by which the limits of the rows are multiplied.
+        output: file of JSON lines, to which a line is added for each row.
+        seconds: limit of all rows together.
+        slowness: factor of the limits of rows.
     """
 
     def __init__(
@@ -102,9 +107,9 @@ class Session:
         self.slowness = slowness
         self.began = time.monotonic()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.since: dict[str, float] = {}
-        self.is_done: set[str] = set()
-        self.was_tried_again: set[str] = set()
+        self.started_at: dict[str, float] = {}
+        self.done: set[str] = set()
+        self.tried_again: set[str] = set()
 
     def run(self) -> None:
         """Run all rows, or as many as the time allows; nothing of them is left running."""
@@ -113,11 +118,11 @@ class Session:
             try:
                 waves = sorted({row.wave for row in self.rows})
                 for wave in waves:
-                    rows = [row for row in self.rows if row.wave <= wave and row.name not in self.is_done]
+                    rows = [row for row in self.rows if row.wave <= wave and row.name not in self.done]
                     self.prepare(rows, SHARES[wave] * self.seconds)
                     self.give_turns(rows, is_last=wave == waves[-1])
                 for row in self.rows:
-                    if row.name not in self.is_done:
+                    if row.name not in self.done:
                         self.end(row, "there was no time left")
             finally:
                 for row in self.rows:
@@ -126,17 +131,16 @@ class Session:
     # ---- the state of a row
 
     def now(self) -> float:
+        """Return the seconds since the session began."""
         return time.monotonic() - self.began
 
-    def has(self, row: Row, ending: str) -> bool:
-        return (self.folder / f"{row.name}.{ending}").exists()
-
     def runs(self, row: Row) -> bool:
+        """Return True if the process of a row is alive."""
         return row.name in self.processes and self.processes[row.name].poll() is None
 
     def prepares(self, row: Row) -> bool:
-        """Return True if a row is at work before its turn, or is not timed and at work."""
-        return self.runs(row) and not (row.is_timed and self.has(row, "ready"))
+        """Return True if a timed row is at work before its turn, or another row is at work."""
+        return self.runs(row) and not (row.is_timed and (self.folder / f"{row.name}.ready").exists())
 
     def has_room(self, row: Row) -> bool:
         """Return True if the GPU has memory, and the host a core, for one more row."""
@@ -148,6 +152,7 @@ class Session:
     # ---- what happens to a row
 
     def start(self, row: Row) -> None:
+        """Start the process of a row, with its turn if the row is not timed."""
         for ending in ("ready", "go"):
             (self.folder / f"{row.name}.{ending}").unlink(missing_ok=True)
         if not row.is_timed:
@@ -158,47 +163,49 @@ class Session:
             self.processes[row.name] = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
             )
-        self.since[row.name] = time.monotonic()
+        self.started_at[row.name] = time.monotonic()
 
     def stop(self, row: Row) -> None:
+        """Kill the processes of a row, if it was started."""
         if row.name in self.processes:
             with suppress(ProcessLookupError):
                 os.killpg(self.processes[row.name].pid, signal.SIGKILL)
             self.processes[row.name].wait()
 
     def end(self, row: Row, error: str = "") -> None:
-        """Stop a row, and write its line."""
+        """Stop a row, and write its line: its numbers, and `error` if it was stopped for that reason or has failed."""
         was_running = self.runs(row)
         self.stop(row)
-        self.is_done.add(row.name)
+        self.done.add(row.name)
         file = self.folder / f"{row.name}.json"
-        told: dict[str, Any] = {"row": row.name, **(read_json(file) if file.is_file() else {})}
+        numbers: dict[str, Any] = {"row": row.name, **(read_json(file) if file.is_file() else {})}
         if error or row.name not in self.processes:
-            told["error"] = error
+            numbers["error"] = error
         elif not was_running and self.processes[row.name].returncode:
-            told["error"] = self.log_of(row)[-2000:] or f"exit code {self.processes[row.name].returncode}"
+            numbers["error"] = self.log_of(row)[-2000:] or f"exit code {self.processes[row.name].returncode}"
         peaks = self.folder / "peaks.json"
         if row.name != "peaks" and peaks.is_file():
-            told["peak_flops"] = read_json(peaks).get("matmul_flops")  # another call may have another GPU
+            numbers["peak_flops"] = read_json(peaks).get("matmul_flops")  # another call may have another GPU
         with self.output.open("a", encoding="utf-8") as lines:
-            lines.write(f"{json.dumps(told)}\n")
-        shown = {name: value for name, value in told.items() if not isinstance(value, dict | list)}
+            lines.write(f"{json.dumps(numbers)}\n")
+        shown = {name: value for name, value in numbers.items() if not isinstance(value, dict | list)}
         print(f"{self.now():5.0f} s  {json.dumps(shown)[:400]}", flush=True)
 
     def log_of(self, row: Row) -> str:
+        """Return what the process of a row has printed."""
         return (self.folder / f"{row.name}.log").read_text(errors="replace").strip()
 
     # ---- all rows
 
     def prepare(self, rows: Sequence[Row], until: float) -> None:
-        """Start rows, and wait until each of them is ready, or has ended if it is not timed."""
+        """Start rows, and wait until each timed one is ready and the others have ended, or until so many seconds."""
         while self.now() < until:
             for row in rows:
                 if row.name not in self.processes and self.has_room(row):
                     self.start(row)
             for row in rows:
-                if not row.is_timed and row.name in self.processes and row.name not in self.is_done:
-                    is_late = time.monotonic() - self.since[row.name] > row.seconds * self.slowness
+                if not row.is_timed and row.name in self.processes and row.name not in self.done:
+                    is_late = time.monotonic() - self.started_at[row.name] > row.seconds * self.slowness
                     if is_late or not self.runs(row):
                         self.end(row, f"stopped after {row.seconds:g} s" if is_late else "")
             if all(row.name in self.processes and not self.prepares(row) for row in rows):
@@ -228,9 +235,9 @@ class Session:
                 time.sleep(0.02)
 
     def give_turn(self, row: Row) -> None:
-        """Let a row measure; one that had no memory beside the others is tried again."""
-        if not self.runs(row) and "out of memory" in self.log_of(row) and row.name not in self.was_tried_again:
-            self.was_tried_again.add(row.name)
+        """Let a row measure. A row that had too little memory beside others is first prepared once more."""
+        if not self.runs(row) and "out of memory" in self.log_of(row) and row.name not in self.tried_again:
+            self.tried_again.add(row.name)
             self.start(row)
             self.wait(lambda: not self.prepares(row), 120)
         (self.folder / f"{row.name}.go").touch()
@@ -238,7 +245,7 @@ class Session:
         self.end(row, "" if has_ended else f"stopped after {row.seconds:g} s")
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait until a condition holds, and return True if it does after all."""
+        """Wait until a condition holds, for some seconds at most, and return whether it holds then."""
         until = min(self.now() + seconds * self.slowness, self.seconds)
         while self.now() < until and not condition():
             time.sleep(0.02)
@@ -246,17 +253,21 @@ class Session:
 
 
 def read_rows(output: Path) -> dict[str, dict[str, Any]]:
-    """Return what the file knows of each row; of several lines of a row the last one counts."""
+    """Return the numbers of each row in a file, by name; of several lines of a row the last one counts."""
     lines = output.read_text(encoding="utf-8").splitlines() if output.is_file() else []
-    told = [json.loads(line) for line in lines]
-    return {line["row"]: line for line in told}
+    rows = map(json.loads, lines)
+    return {row["row"]: row for row in rows}
 
 
-def table(told: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return Markdown: a table of the rows that train, and one with the numbers of the others."""
+def table(numbers_by_row: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return Markdown: a table of the rows that train, and one with the numbers of the others.
+
+    Args:
+        numbers_by_row: see `read_rows`.
+    """
     speeds = []
     other_rows = []
-    for name, row in told.items():
+    for name, row in numbers_by_row.items():
         # The first of the windows may have steps that were compiled again.
         seconds = min(row["seconds_per_step"][-2:]) if row.get("seconds_per_step") else None
         if seconds is not None:
@@ -281,7 +292,7 @@ def table(told: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def short(value: Any) -> str:
-    """Return a number, or numbers by name, with four digits."""
+    """Return a value of a row as text: numbers with four digits, also those of a list or by name."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
@@ -302,8 +313,8 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     if not options.rehearse and options.token_cache is None:
         parser.error("--token_cache is needed: the builtin text has too few words for ELECTRA's vocabulary")
-    told = read_rows(options.output)
-    chosen = options.rows or [row.name for row in ROWS if "error" in told.get(row.name, {"error": ""})]
+    done = read_rows(options.output)
+    chosen = options.rows or [row.name for row in ROWS if "error" in done.get(row.name, {"error": ""})]
     with options.output.open("a", encoding="utf-8") as lines:
         lines.write(f"{json.dumps({'row': 'environment', **environment()})}\n")
     # Sixteen cores, or so, are shared by as many rows.
@@ -320,7 +331,7 @@ def main(argv: list[str] | None = None) -> None:
 
     seconds = options.seconds or (3600.0 if options.rehearse else SECONDS)
     rows = [row for row in ROWS if row.name in chosen or (chosen and row.name == "peaks")]
-    Session(rows, command, options.output, seconds, OF_REHEARSAL if options.rehearse else 1.0).run()
+    Session(rows, command, options.output, seconds, REHEARSAL_SLOWNESS if options.rehearse else 1.0).run()
     print(table(read_rows(options.output)))
     if any("error" in line for line in read_rows(options.output).values()):
         sys.exit(1)

@@ -43,13 +43,14 @@ from electra.runtime.device import keep_freed_memory, measure_matmul_flops
 from examples.electra_in_a_page import PlainElectra
 
 WARM_UP = 3
+"""Steps before those that are timed."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 ANSWERS: dict[str, Callable[[], Any]] = {}
-"""Of this process, see `start`."""
+"""Name of a measurement -> function that makes it in this process; filled by `start`."""
 
 
-class Ends(TrainerCallback):
-    """When the steps of the warm-up, and all steps, have ended on the device."""
+class StepTimes(TrainerCallback):
+    """A callback that notes the times at which the warm-up, and the last step, have ended on the device."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -61,6 +62,7 @@ class Ends(TrainerCallback):
 
 
 def wait_for_device() -> None:
+    """Wait until a GPU, if there is one, has done all that it was given."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
@@ -83,7 +85,13 @@ def make_trainer_of(words: list[str]) -> ElectraTrainer:
 
 
 def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callable[[int], float]:
-    """Return a function that takes some steps and returns the seconds of a step."""
+    """Return a function that takes a number of steps in a bare loop and returns the mean seconds of a step.
+
+    Args:
+        trainer: maker of batches; its networks and learning rate are those of the loop.
+        is_plain: train `PlainElectra` of examples/ in place of our model, and take it out of the trainer.
+        precision: key of `DTYPES`.
+    """
     device = trainer.args.device
     model: torch.nn.Module = trainer.model
     if is_plain:
@@ -119,8 +127,8 @@ def bare_loop(trainer: ElectraTrainer, is_plain: bool, precision: str) -> Callab
 
 
 def through_trainer(trainer: ElectraTrainer) -> float:
-    """Seconds of a step of a short run, but for the first ones."""
-    ends = Ends()
+    """Return the mean seconds of a step of `train()`, without those of the warm-up."""
+    ends = StepTimes()
     trainer.add_callback(ends)
     trainer.optimizer = trainer.lr_scheduler = None
     trainer.train()
@@ -129,7 +137,7 @@ def through_trainer(trainer: ElectraTrainer) -> float:
 
 
 def peak_memory() -> int:
-    """Bytes, of the allocator on a GPU, of the process elsewhere."""
+    """Return the peak of the memory in bytes: of the allocator on a GPU, of the process elsewhere."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -137,12 +145,12 @@ def peak_memory() -> int:
 
 @contextmanager
 def computing_plainly(device: torch.device, threads: int | None = None) -> Iterator[None]:
-    """Compute in the block as torch does."""
+    """Compute in the block as torch does: the plain way's `computing`, whose arguments it has."""
     yield
 
 
 def start(way: str, precision: str, options: argparse.Namespace) -> None:
-    """Begin a process: what it answers when it is asked."""
+    """Make the trainer of a way, plain or ours, in this process, and fill `ANSWERS`."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the table alone is printed
     if way == "plain":  # nothing of what ours does to its process or its networks
         pretraining_trainer.computing = computing_plainly
@@ -173,12 +181,12 @@ def start(way: str, precision: str, options: argparse.Namespace) -> None:
 
 
 def answer(what: str) -> Any:
-    """Return what this process measures."""
+    """Return the measurement of this process that has this name in `ANSWERS`."""
     return ANSWERS[what]()
 
 
 def compare(precision: str, options: argparse.Namespace) -> dict[str, str]:
-    """Return the row of the table: rates by turns, and what follows from the rates."""
+    """Measure all ways in turns, and return the row of the table: medians of rates, memory, speedup and MFU."""
     context = multiprocessing.get_context("spawn")
     pools = {
         way: ProcessPoolExecutor(1, context, initializer=start, initargs=(way, precision, options))

@@ -20,16 +20,23 @@ from pathlib import Path
 from electra.report.blocks import table_of, to_markdown
 
 TICKS = os.sysconf("SC_CLK_TCK")
+"""Units of /proc/PID/stat in a second."""
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the seconds of a process that runs, of Linux's /proc/PID/stat."""
+    """Return the processor seconds of a running process, by Linux's /proc/PID/stat."""
     numbers = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(numbers[11]) + int(numbers[12])) / TICKS
 
 
 def measure(checkout: Path, words: list[str], last: str = "") -> tuple[float, float]:
-    """Return the processor seconds of a command of a checkout until a line with `last`, and from there to its end."""
+    """Return the processor seconds of a command of a checkout until a line with `last`, and from there to its end.
+
+    The first number is 0 without `last`.
+
+    Raises:
+        SystemExit: the command fails.
+    """
     environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "electra", *words]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}

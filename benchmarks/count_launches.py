@@ -58,7 +58,7 @@ H100 = SimpleNamespace(
     shared_memory_per_multiprocessor=233_472,
     L2_cache_size=50 * 2**20,
 )
-"""What inductor asks of a GPU, by the data sheet."""
+"""Properties of a GPU that inductor asks for, by the data sheet of the H100."""
 ANSWERS: dict[str, Any] = {
     "is_available": True,
     "is_initialized": True,
@@ -80,7 +80,7 @@ ANSWERS: dict[str, Any] = {
 
 
 class Written(Exception):
-    """The code of a graph is there; nothing is compiled."""
+    """The end of compiling a graph, raised when its code is written and kept."""
 
 
 def believe_in_an_h100() -> None:
@@ -100,7 +100,7 @@ def believe_in_an_h100() -> None:
 
 
 def write_code(size: str, batch: int, length: int, is_padded: bool) -> list[str]:
-    """Return the code of forward and backward of a training step, as inductor writes it."""
+    """Return the code of forward and backward of a training step, in this order, as inductor writes it."""
     codes: list[str] = []
 
     def keep(self: Any, *args: Any) -> None:
@@ -136,7 +136,7 @@ def write_code(size: str, batch: int, length: int, is_padded: bool) -> list[str]
 
     with mode:
         with torch.device("cuda"):
-            model = eager.build(size).train()
+            model = eager.build_networks(size).train()
             tune_for_cpu(model)
             tune_for_gpu(model)
             ids = torch.zeros(batch, length, dtype=torch.long)

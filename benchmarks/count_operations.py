@@ -38,7 +38,11 @@ from electra.runtime.device import tune_for_cpu, tune_for_gpu
 
 
 def build_library(folder: Path) -> Path:
-    """Compile fake_cuda.cpp into the folder: a process that loads it first has a CUDA device without memory."""
+    """Compile fake_cuda.cpp into the folder, and return the path: a process that loads it first has a CUDA device.
+
+    Raises:
+        SystemExit: there is no C++ compiler.
+    """
     compiler = shutil.which("c++")
     torch_folder = Path(torch.__file__).parent
     if compiler is None:
@@ -69,6 +73,7 @@ def believe_in_a_gpu() -> None:
 
 
 def _attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **kwargs: Any) -> Any:
+    """Return attention by the operation that a GPU chooses: flash without a mask, memory-efficient with one."""
     scale = kwargs.get("scale")
     if attn_mask is None:
         return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, False, scale=scale)[0]
@@ -80,7 +85,7 @@ def _attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_
 
 
 class Count(TorchDispatchMode):
-    """Operations that launch something, and their bytes, by phase."""
+    """A count of the operations that launch something, by phase and name, and of the bytes of all of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,8 +109,8 @@ class Count(TorchDispatchMode):
         return result
 
 
-def build(size: str) -> ElectraForJointPretraining:
-    """Build the networks of a recipe with 30,522 tokens."""
+def build_networks(size: str) -> ElectraForJointPretraining:
+    """Return the networks of a recipe with a vocabulary of 30,522 tokens."""
     recipe: dict[str, Any] = dict(RECIPES[size])
     names = ["embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"]
     names += ["max_position_embeddings", "hidden_dropout_prob", "attention_probs_dropout_prob"]
@@ -122,10 +127,16 @@ def build(size: str) -> ElectraForJointPretraining:
 
 
 def count_step(size: str, batch: int, length: int, is_padded: bool = False) -> Count:
-    """Forward, backward, and what happens between backward and the optimizer's step."""
+    """Return the count of a training step: forward, backward, and what happens before the optimizer's step.
+
+    Args:
+        size: name of a recipe.
+        batch, length: shape of the batch.
+        is_padded: whether the batch has an attention mask.
+    """
     count = Count()
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"):
-        model = build(size).train()
+        model = build_networks(size).train()
         tune_for_cpu(model)
         tune_for_gpu(model)
         ids = torch.zeros(batch, length, dtype=torch.long)

@@ -55,25 +55,25 @@ TINY = {
     "generator_size": 0.5,
     "max_documents": 200,
 }
-"""Of a rehearsal, in place of the networks of all recipes."""
+"""Options of a rehearsal: its networks in place of those of the recipes, and little text."""
 OF_TEXT = ("vocab_size", "max_documents")
-"""Those of TINY that tokens which were made before have already."""
+"""Options of `TINY` for a text, which a token cache does not take."""
 VOCABULARY = 30_522
-"""Of the recipes: the LM head, its softmax and the samples are a tenth of a step of Small."""
+"""Tokens of the recipes' vocabulary, on which a tenth of a step of Small depends: LM head, softmax, samples."""
 WARM_UP, PROFILED, WATCHED = 5, 5, 5
-"""Steps before the turn of a row, under the profiler, and with warnings of waits."""
+"""Numbers of steps: before the turn of a row, under the profiler, and with warnings of waits."""
 LEARNS_FOR = 45.0
 """Seconds of steps of the row `learn`."""
 
 
 class Bench:
-    """What all rows share: the device, sizes, files, and short runs.
+    """The bench of a row: its device, sizes and files, and short runs.
 
     Args:
-        folder: of the files of all rows.
+        folder: folder of the files of all rows.
         row: name of this row.
-        is_rehearsal: sizes are tiny, and the text is the builtin one unless there are tokens.
-        token_cache: tokens that were made before.
+        is_rehearsal: whether sizes are tiny.
+        token_cache: folder of tokens; without it, the text is the builtin one.
         glue_dir: folder with QNLI; without it, fine-tuning is that of the demonstration.
     """
 
@@ -90,7 +90,7 @@ class Bench:
         self.row = row
         self.is_rehearsal = is_rehearsal
         self.glue_dir = glue_dir
-        self.told: dict[str, Any] = {}
+        self.numbers: dict[str, Any] = {}
         self.began = time.monotonic()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.text: dict[str, Any] = {"dataset_name": "builtin"}
@@ -99,15 +99,16 @@ class Bench:
 
     @property
     def has_gpu(self) -> bool:
+        """Return True if the row measures a GPU."""
         return self.device.type == "cuda"
 
     def tell(self, **numbers: Any) -> None:
-        """Write numbers of the row, also if the row does not end."""
-        self.told |= numbers
-        write_json(self.told, self.folder / f"{self.row}.json")
+        """Add numbers to the row's file, which keeps them if the row fails later."""
+        self.numbers |= numbers
+        write_json(self.numbers, self.folder / f"{self.row}.json")
 
     def ready(self) -> None:
-        """Give back memory that is not needed, and wait for the turn of this row."""
+        """Say that the row is prepared, and wait for its turn; give back the GPU's memory that is not needed."""
         wait_for_device()
         if self.has_gpu:
             torch.cuda.empty_cache()
@@ -118,12 +119,21 @@ class Bench:
             time.sleep(0.05)
 
     def seconds(self, statement: str, **names: Any) -> float:
-        """Return the median seconds of a statement, in half a second."""
+        """Return the median seconds of a statement, which is repeated for half a second.
+
+        Args:
+            names: values of the names in the statement.
+        """
         timer = Timer(statement, globals=names, num_threads=torch.get_num_threads())
         return timer.blocked_autorange(min_run_time=0.05 if self.is_rehearsal else 0.5).median
 
     def options(self, size: str = "small", batch: int = 128, length: int = 128, **options: Any) -> dict[str, Any]:
-        """Return options of run_pretraining.py; a rehearsal has its own sizes."""
+        """Return options of run_pretraining.py; a rehearsal has its own sizes.
+
+        Args:
+            size: name of a recipe.
+            batch, length: segments of a batch, and tokens of a segment.
+        """
         sizes: dict[str, Any] = {"model_size": size}
         if self.is_rehearsal:
             has_tokens = "token_cache" in self.text
@@ -158,7 +168,12 @@ class Bench:
         return trainer
 
     def speed(self, steps: int = 100, **options: Any) -> None:
-        """Tell the speed of `train()` with its real loader: three windows of steps, then kernels and waits."""
+        """Measure `train()` with its real loader: the seconds of a step in three windows, then kernels and waits.
+
+        Args:
+            steps: steps of a window.
+            options: see `trainer`.
+        """
         steps = 2 if self.is_rehearsal else steps
         # Log lines, which wait for the device, fall into the windows, and not into the steps that are watched.
         last = WARM_UP + 3 * steps + PROFILED + 2 + WATCHED
@@ -169,18 +184,18 @@ class Bench:
             flops_per_step=plan.flops / plan.steps,
             is_compiled=bool(trainer.args.torch_compile),
         )
-        trainer.add_callback(Probe(self, steps))
+        trainer.add_callback(StepMeter(self, steps))
         trainer.train()
         losses = [logs["loss"] for logs in trainer.state.log_history if "loss" in logs]
         self.tell(losses=losses, is_still_compiled=bool(trainer.args.torch_compile))
 
     def steps_per_second(self) -> float | None:
-        """Return what `small_default`, or else `small_eager`, has measured in this folder; None if neither has."""
+        """Return the rate that `small_default`, or else `small_eager`, has measured; None if neither has."""
         for row in ("small_default", "small_eager"):
             file = self.folder / f"{row}.json"
-            told = read_json(file) if file.is_file() else {}
-            if told.get("seconds_per_step"):
-                return 1 / min(told["seconds_per_step"])
+            numbers = read_json(file) if file.is_file() else {}
+            if numbers.get("seconds_per_step"):
+                return 1 / min(numbers["seconds_per_step"])
         return None
 
 
@@ -203,8 +218,12 @@ class FullRows(Dataset[Any]):
         return rows
 
 
-class Probe(TrainerCallback):
-    """Waits for the turn of a row after the warm-up, times three windows, then profiles and watches some steps."""
+class StepMeter(TrainerCallback):
+    """A callback that measures the steps of a row.
+
+    After the warm-up it waits for the turn of the row, times three windows, profiles some steps, and then counts how
+    often others wait for the GPU.
+    """
 
     def __init__(self, bench: Bench, steps: int) -> None:
         self.bench = bench
@@ -257,12 +276,16 @@ class Probe(TrainerCallback):
 
 
 def peak_memory() -> dict[str, float]:
-    """Return the most bytes that tensors have taken on the GPU."""
+    """Return `peak_bytes`, the most bytes that tensors have taken on the GPU; {} without a GPU."""
     return {"peak_bytes": torch.cuda.max_memory_allocated()} if torch.cuda.is_available() else {}
 
 
 def kernels(profiler: Any) -> dict[str, Any]:
-    """Return kernels of a step, milliseconds that the GPU is busy with them, and the longest ones."""
+    """Return the number of kernels of a step, the milliseconds that the GPU is busy with them, and the longest ones.
+
+    Args:
+        profiler: profiler of `PROFILED` steps, which has ended.
+    """
     times: dict[str, list[float]] = {}
     for event in profiler.events():
         is_kernel = event.device_type == DeviceType.CUDA and not event.is_user_annotation
@@ -277,14 +300,14 @@ def kernels(profiler: Any) -> dict[str, Any]:
 
 
 class Clock(TrainerCallback):
-    """Seconds of steps, evaluations and checkpoints of every Trainer that this process makes."""
+    """A callback that measures the rate of steps, and the seconds of each evaluation and checkpoint."""
 
     def __init__(self) -> None:
         self.since = 0.0
         self.started = 0.0
         self.seconds: dict[str, list[float]] = {"evaluations": [], "checkpoints": []}
         self.rows_per_second = 0.0
-        """Of all steps but the warm-up, without evaluations and checkpoints."""
+        """Rows in a second of all steps but the warm-up, without evaluations and checkpoints."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.since = time.perf_counter()
@@ -316,7 +339,12 @@ class Clock(TrainerCallback):
 
 @contextmanager
 def watching(command: Callable[[list[str]], None], options: dict[str, Any]) -> Iterator[Clock]:
-    """Run one of the commands in this process, and give the clock of its Trainer."""
+    """Run a command in this process, and yield the clock of all Trainers that it makes.
+
+    Args:
+        command: `main` of the command.
+        options: options of the command, by name.
+    """
     clock = Clock()
     transformers.trainer.DEFAULT_CALLBACKS.append(clock)
     try:
@@ -330,7 +358,7 @@ def watching(command: Callable[[list[str]], None], options: dict[str, Any]) -> I
 
 
 def peaks(bench: Bench) -> None:
-    """Rates of matrix products in bf16, of copies, and microseconds of a launch."""
+    """Measure the rates of matrix products in bf16 and of copies, and the microseconds of a launch."""
     bench.ready()
     device = bench.device
     bench.tell(torch=torch.__version__, cuda=torch.version.cuda, cores=os.cpu_count())
@@ -359,52 +387,53 @@ def peaks(bench: Bench) -> None:
 
 
 def small_default(bench: Bench) -> None:
-    """ELECTRA-Small at 128 x 128, full rows, as a run is by default: compiled on a GPU."""
+    """Measure ELECTRA-Small at 128 x 128, full rows, as a run is by default: compiled on a GPU."""
     # A rehearsal is compiled, too, by what needs no compiler.
     options: dict[str, Any] = {} if bench.has_gpu else {"torch_compile": True, "torch_compile_backend": "eager"}
     bench.speed(is_full=True, **options)
 
 
 def small_eager(bench: Bench) -> None:
-    """The same eagerly."""
+    """Measure ELECTRA-Small at 128 x 128, full rows, eagerly."""
     bench.speed(is_full=True, torch_compile=False)
 
 
 def small_graphs(bench: Bench) -> None:
-    """The same as CUDA graphs."""
+    """Measure ELECTRA-Small at 128 x 128, full rows, as CUDA graphs."""
     bench.speed(is_full=True, torch_compile_mode="reduce-overhead" if bench.has_gpu else None)
 
 
 def small_1024(bench: Bench) -> None:
-    """ELECTRA-Small at 1024 x 128: larger batches, which the host does not hold up."""
+    """Measure ELECTRA-Small at 1024 x 128: larger batches, for which the GPU does not wait for the host."""
     bench.speed(20, is_full=True, batch=1024)
 
 
 BASE: dict[str, Any] = {"steps": 30, "size": "base", "batch": 64, "length": 512}
+"""Arguments of `Bench.speed` for ELECTRA-Base at 64 x 512."""
 
 
 def base_full(bench: Bench) -> None:
-    """ELECTRA-Base at 64 x 512 without padding: attention without a mask."""
+    """Measure ELECTRA-Base at 64 x 512 without padding: attention without a mask."""
     bench.speed(**BASE, is_full=True)
 
 
 def base_eager(bench: Bench) -> None:
-    """The same eagerly."""
+    """Measure ELECTRA-Base at 64 x 512 without padding, eagerly."""
     bench.speed(**BASE, is_full=True, torch_compile=False)
 
 
 def base_padded(bench: Bench) -> None:
-    """The same with the documents as they are: attention with a mask where one is shorter than a row."""
+    """Measure ELECTRA-Base at 64 x 512 with short documents padded: attention with a mask."""
     bench.speed(**BASE)
 
 
 def base_packed(bench: Bench) -> None:
-    """The same with documents that share rows: attention with a mask of segments."""
+    """Measure ELECTRA-Base at 64 x 512 with documents that share rows: attention with a mask of segments."""
     bench.speed(**BASE, segment_policy="packed")
 
 
 def plain(bench: Bench, is_compiled: bool = False) -> None:
-    """ELECTRA-Small at 128 x 128 in a bare loop, eagerly: the plain way to write it, and our model."""
+    """Measure ELECTRA-Small at 128 x 128 in a bare loop, plainly written and as our model, eagerly or compiled."""
     takes = {}
     tokens = 0
     for way in ("plain", "ours"):
@@ -425,12 +454,12 @@ def plain(bench: Bench, is_compiled: bool = False) -> None:
 
 
 def plain_compiled(bench: Bench) -> None:
-    """The same, both compiled."""
+    """Measure ELECTRA-Small at 128 x 128 in a bare loop, both ways compiled."""
     plain(bench, is_compiled=True)
 
 
 def correct(bench: Bench) -> None:
-    """Losses, gradients and samples against fp32 on a CPU, without dropout; steps that are not finite are skipped."""
+    """Compare losses, gradients and samples with fp32 on a CPU, without dropout; count skipped steps of nan."""
     bench.ready()
     without: dict[str, Any] = {
         "hidden_dropout_prob": 0.0,
@@ -487,7 +516,7 @@ def loss_and_gradient(
 
 
 def resumed(bench: Bench, **options: Any) -> None:
-    """The real command with evaluations, checkpoints and export, twice, and from the checkpoint of its middle."""
+    """Run the command twice, and once more from the checkpoint of its middle: compare weights, and time its parts."""
     bench.ready()
     half = 4 if bench.is_rehearsal else 30
     steps: dict[str, Any] = dict.fromkeys(("eval_steps", "save_steps", "logging_steps"), half)
@@ -510,7 +539,7 @@ def resumed(bench: Bench, **options: Any) -> None:
 
 
 def resumed_deterministic(bench: Bench) -> None:
-    """The same with --full_determinism."""
+    """Do what `resumed` does with --full_determinism."""
     resumed(bench, full_determinism=True)
 
 
@@ -521,7 +550,7 @@ def weights(checkpoint: Path) -> Tensor:
 
 
 def tests(bench: Bench) -> None:
-    """The tests that need a GPU."""
+    """Run the tests that need a GPU."""
     bench.ready()
     if not bench.has_gpu:
         return bench.tell(note="needs a GPU")
@@ -532,7 +561,7 @@ def tests(bench: Bench) -> None:
 
 
 def learn(bench: Bench) -> None:
-    """A real run by default settings, short: does the discriminator learn, and what do all its parts take?"""
+    """Pre-train by default settings for a minute: does the discriminator learn, and how long does each part take?"""
     bench.ready()
     steps = 8 if bench.is_rehearsal else int(max(800, LEARNS_FOR * (bench.steps_per_second() or 50)))
     few: dict[str, Any] = {"max_eval_segments": 16 if bench.is_rehearsal else 1000, "validation_fraction": 0.02}
@@ -558,7 +587,7 @@ def learn(bench: Bench) -> None:
 
 
 def finetune(bench: Bench) -> None:
-    """Fine-tuning of the network of `learn`, by the real command; on a GPU also without cuDNN's attention."""
+    """Fine-tune the network of `learn` by the command; on a GPU also without cuDNN's attention."""
     bench.ready()
     source = bench.folder / "learn" / "run"
     if not (source / "discriminator").is_dir():  # `learn` failed, or is not one of the rows
@@ -579,12 +608,12 @@ def finetune(bench: Bench) -> None:
         with watching(glue, glue_options) as clock:
             seconds = time.perf_counter() - began
         (result,) = map(json.loads, (bench.folder / bench.row / name / "results.jsonl").read_text().splitlines())
-        told = {"rows_per_second": clock.rows_per_second, "seconds": seconds, "metrics": result["metrics"]}
-        bench.tell(**{name: told})
+        rate = clock.rows_per_second
+        bench.tell(**{name: {"rows_per_second": rate, "seconds": seconds, "metrics": result["metrics"]}})
 
 
 def attention(bench: Bench) -> None:
-    """Milliseconds of attention, forward and backward, by mask, dropout and kernel, and which kernel torch chooses."""
+    """Measure milliseconds of attention, forward and backward, by mask, dropout and kernel; name torch's choice."""
     bench.ready()
     shapes = {"small": (128, 4, 128, 64), "base": (64, 12, 512, 64)}
     if bench.is_rehearsal:
@@ -634,13 +663,17 @@ def by_documents(bench: Bench, rows: int, heads: int, length: int, width: int) -
 
 
 def some_factors(bench: Bench, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return random query, key and value in bf16 that want gradients."""
+    """Return random query, key and value of a shape, in bf16, that need gradients."""
     make = partial(torch.randn, device=bench.device, dtype=torch.bfloat16, requires_grad=True)
     return make(shape), make(shape), make(shape)
 
 
 def milliseconds(bench: Bench, attend: Callable[..., Any], factors: tuple[Tensor, ...]) -> float | str:
-    """Return the time of forward and backward; the name of the error where there is no such kernel."""
+    """Return the milliseconds of attention, forward and backward; the name of the error where there is no such kernel.
+
+    Args:
+        attend: function of query, key and value.
+    """
     names = {"attend": attend, "factors": factors, "ones": torch.ones_like(factors[0]), "grad": torch.autograd.grad}
     try:
         return bench.seconds("grad(attend(*factors), factors, ones)", **names) * 1000
@@ -671,7 +704,7 @@ ROWS = {
         plain_compiled,
     )
 }
-"""By name, in the order of their importance."""
+"""Name of a row -> function that measures it, the most important first, as in bench_gpu.py."""
 
 
 def main() -> None:

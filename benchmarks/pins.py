@@ -66,7 +66,7 @@ EXPLAINED = {
 """Part of a line of differences that is meant -> why; such lines are printed, and do not count."""
 
 Differences = Iterator[str]
-"""What differs, a line for each."""
+"""Type of what differs: an iterator of lines."""
 
 # ---- data
 
@@ -130,6 +130,7 @@ def paths(data: Path) -> dict[str, Any]:
 
 
 LENGTH = {"max_steps": 24, "eval_steps": 12, "save_steps": 8, "logging_steps": 1, "save_total_limit": 0}
+"""Options of every run beside those of `PRETRAINING`."""
 KINDS: dict[str, dict[str, Any]] = {
     "windows": {},
     "packed": {"segment_policy": "packed"},
@@ -145,13 +146,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "bf16": {"bf16": "true"},
     "phase": {"init_checkpoint": "windows", "tokenizer_path": None, "max_length": 48, "warmup_steps": 0},
 }
-"""Runs: options by name. `phase` starts from the last checkpoint of `windows`."""
+"""Name of a run -> options that differ. `phase` starts from the last checkpoint of `windows`."""
 ROUNDED_OTHERWISE = ("bf16",)
 """Runs whose steps AFTER rounds otherwise: attention on a CPU takes the gradient of its softmax from bfloat16."""
 
 
 def options_of(kind: str, data: Path, side: Side) -> dict[str, Any]:
-    """Return the options of a run of this kind, and the folder of a side's runs."""
+    """Return the options of a run of `KINDS` that a side makes, with the folder of the side's runs."""
     values = {**PRETRAINING, **paths(data), **LENGTH, **KINDS[kind], "output_dir": side.folder / "output"}
     if "init_checkpoint" in values:
         values["init_checkpoint"] = run_of(side, "windows", data) / "checkpoint-24"
@@ -162,7 +163,7 @@ def options_of(kind: str, data: Path, side: Side) -> dict[str, Any]:
 
 @cache
 def run_of(side: Side, kind: str, data: Path) -> Path:
-    """Return the folder of an undisturbed run of this kind, made by a side."""
+    """Return the folder of an undisturbed run of `KINDS` that a side makes, once."""
     options = options_of(kind, data, side)
     side.command("pretrain", **options, experiment_name=kind)
     return side.folder / "output" / kind
@@ -191,7 +192,7 @@ ANSWERED = {
 
 
 def evaluation_options(name: str, data: Path, network: Path, side: Side) -> dict[str, Any]:
-    """Return the options of an evaluation of a network, and the folder of a side's evaluations."""
+    """Return the options of an evaluation of `TASKS` that a side makes, with the folder of the side's evaluations."""
     options = {**FINE_TUNING, "bf16": "false", **TASKS[name][1]}
     files: dict[str, Any] = {key: data / options[key] for key in ("train_file", "validation_file") if key in options}
     of_task = {"save_model": True} if name in ANSWERED else {"glue_dir": data / "glue"}
@@ -200,7 +201,7 @@ def evaluation_options(name: str, data: Path, network: Path, side: Side) -> dict
 
 @cache
 def evaluation_of(side: Side, name: str, data: Path, network: Path) -> Path:
-    """Return the folder of an undisturbed evaluation of a network, made by a side."""
+    """Return the folder of an undisturbed evaluation of `TASKS` that a side makes, once."""
     options = evaluation_options(name, data, network, side)
     side.command(TASKS[name][0], **options, experiment_name=name)
     return side.folder / "evaluations" / name
@@ -262,6 +263,7 @@ def different_files(before: Path, after: Path, names: Sequence[str]) -> Differen
 
 
 STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt")
+"""Files of a checkpoint that are equal if the training is."""
 OF_RUN = (
     *(f"checkpoint-24/{name}" for name in STATE),
     *("discriminator/model.safetensors", "discriminator/config.json", "discriminator/tokenizer.json"),
@@ -294,7 +296,10 @@ def different_results(before: Path, after: Path) -> Differences:
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return of each file below a folder time and inode, which change if it is written again."""
+    """Return relative path -> modification time (ns) and inode of each file in a folder, without locks.
+
+    One of both changes if a file is written again.
+    """
     files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
     return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.stat().st_ino) for path in files}
 
@@ -302,11 +307,13 @@ def stamps(folder: Path) -> dict[str, tuple[int, int]]:
 # ---- the pins
 
 Pin = Callable[[Side, Side, Path], Differences]
+"""Type of a pin: a function of BEFORE, AFTER and the folder of the data that yields what differs."""
 PINS: dict[str, Pin] = {}
-"""The pins by the name of their functions."""
+"""Name of a pin -> its function."""
 
 
 def pin(function: Pin) -> Pin:
+    """Add a function to `PINS`, and return it."""
     PINS[function.__name__] = function
     return function
 
@@ -521,6 +528,7 @@ def removed(before: Side, after: Side, data: Path) -> Differences:
 
 
 def removed_options() -> dict[str, str]:
+    """Return removed option -> what a user does instead, as the commit of the process says."""
     return dict(getattr(module_of("electra.base.errors", "electra.io.errors"), "REMOVED", {}))
 
 
@@ -529,14 +537,14 @@ def options_of_verbs() -> dict[str, set[str]]:
     from contextlib import redirect_stdout, suppress
     from io import StringIO
 
-    found = {}
+    options = {}
     for verb, row in module_of("electra.tools.commands", "electra.commands").VERBS.items():
         text = StringIO()
         sys.argv = [f"electra {verb}", "--help"]
         with redirect_stdout(text), suppress(SystemExit):
             import_module(row.module).main()
-        found[verb] = set(re.findall(r"^\s+(?:-\w, )?--(\w+)", text.getvalue(), re.MULTILINE)) - {"help"}
-    return found
+        options[verb] = set(re.findall(r"^\s+(?:-\w, )?--(\w+)", text.getvalue(), re.MULTILINE)) - {"help"}
+    return options
 
 
 PARSERS = {
@@ -561,7 +569,7 @@ def effective_options(verb: str, words: Sequence[str]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value without classes of a commit."""
+    """Return a value as what every commit can read: numbers, text, lists and mappings."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -572,7 +580,7 @@ def _plain(value: Any) -> Any:
 
 
 def same_where_both(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Differences:
-    """Yield where the options that both commits have differ; what only one has is for `removed`."""
+    """Yield where options that both commits have differ; an option of one commit alone is for `removed`."""
     for option in before.keys() & after.keys() - {"record"}:
         yield from different_values(f"{name}: {option}", before[option], after[option])
     shared_options = before.keys() & after.keys()
@@ -672,6 +680,7 @@ def points_of(file: Path) -> list[dict[str, Any]]:
 
 
 def resuming_rules() -> dict[str, str]:
+    """Return option -> its rule for resuming, in the commit of the process."""
     return dict(import_module("electra.pretraining.configuration").RESUMING)
 
 
@@ -751,6 +760,7 @@ def scores(before: Side, after: Side, data: Path) -> Differences:
 
 
 SERIES = ("pretrain", "classify and predict", "cache", "tokenizer")
+"""Commands that `kills` disturbs, see `kill_series`."""
 
 
 @pin
@@ -783,7 +793,7 @@ def kill_series(name: str, folder: Path, seed: int) -> None:
 
 
 def check_pin(name: str, before: Side, after: Side, data: Path) -> tuple[str, list[str]]:
-    """Return the result of a pin in a word, and what differs, first what is not explained."""
+    """Return the result of a pin as a word, and lines that say what differs, first what is not explained."""
     differing: list[str] = []
     try:
         differing.extend(PINS[name](before, after, data))  # those before an error are kept
