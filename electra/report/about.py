@@ -17,10 +17,11 @@ SPLIT_WORDS = {"train": "to train on", "dev": "for development", "test": "for th
 
 
 def lines_about(folders: Sequence[Path], unit: str) -> list[Text]:
-    """Return a line for each evaluation that tells it from others: data, numbers of rows and seeds, model, date.
+    """Return a line for each evaluation with its data, numbers of rows and seeds, model and date.
 
     Args:
-        unit: what the rows are, in the plural.
+        folders: folders of evaluations.
+        unit: what the rows are, in the plural, such as `texts`.
     """
     lines = []
     for folder, name in names_of(folders).items():
@@ -44,9 +45,11 @@ def lines_about(folders: Sequence[Path], unit: str) -> list[Text]:
 
 
 def folded_commands(script: str, options: Sequence[Mapping[str, object]]) -> Blocks:
-    """Return the command lines of options by name, folded, without secrets and the folders of this machine.
+    """Return a fold with the command lines that have these options, without secrets and the folders of this machine.
 
-    `script` is what Python runs, such as `-m electra squad`.
+    Args:
+        script: words behind `python`, such as `-m electra squad`.
+        options: for each command line, option -> value; an empty one is left out.
     """
     codes = []
     for values in filter(None, options):
@@ -59,12 +62,12 @@ def folded_commands(script: str, options: Sequence[Mapping[str, object]]) -> Blo
 
 
 def date_of(folder: Path) -> list[str]:
-    """Return the date of the last command of an evaluation; [] where environment.json has none."""
+    """Return the date of the last command of an evaluation, as a list; [] where environment.json has none."""
     path = folder / ENVIRONMENT_NAME
     date = read_json(path, Environment).get("date") if path.is_file() else None
     return [date] if date else []
 
 
 def shown_name(path: str) -> str:
-    """Return the name of a file or model for a page: of an absolute path, which says much of a machine, the end."""
+    """Return the name of a file or model for a page: the last part of an absolute path, others as they are."""
     return PurePath(path).name if PurePath(path).is_absolute() else path

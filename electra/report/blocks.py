@@ -38,7 +38,7 @@ class Text(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """A block: the sentence that a reader needs first. `is_good` decides the colour, None gives it no colour."""
+    """A block: the sentence that a reader needs first, in green if `is_good`, in red if not, in no colour if None."""
 
     text: str
     is_good: bool | None
@@ -86,7 +86,10 @@ def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
 
 
 class Figure(NamedTuple):
-    """A block: an SVG picture, which only HTML shows, with a description. A wide one is scrolled on narrow screens."""
+    """A block: an SVG picture, which only HTML shows, and its description as text.
+
+    A wide one is scrolled on narrow screens.
+    """
 
     svg: bytes
     text: str
@@ -99,7 +102,7 @@ class Figure(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """A block: others under a title, which a page shows when the title is clicked."""
+    """A block: a title, and further blocks, which a page shows when the title is clicked."""
 
     title: str
     blocks: Sequence["Block"]
@@ -123,13 +126,13 @@ PAGE_MARK = b'<meta name="generator" content="electra.report">'
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """Write report.md and report.html into a folder; log the table and the paths."""
+    """Write report.md and report.html into a folder, which is made; log the table, the verdicts and the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
         folder / "report.md": to_markdown([Heading(report.title, 1), *report.blocks]),
         folder / "report.html": to_html(report.title, report.blocks),
     }
-    for path, text in reversed(texts.items()):  # the page says whose files these are
+    for path, text in reversed(texts.items()):  # the page, by which `refuse_other_files` knows both, comes first
         write_file(text.encode(errors="backslashreplace"), path)
     logger.info("\n%s\n", text_table(report.table))
     for block in report.blocks:
@@ -139,7 +142,7 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
-    """Return blocks as GitHub's Markdown, with a final newline."""
+    """Return blocks as GitHub's Markdown, with a final newline; pictures and samples are left out."""
     return _render("page.md", blocks=blocks)
 
 
@@ -180,13 +183,13 @@ def _template(name: str) -> Template:
 
 
 def _unbroken(text: str) -> Markup:
-    """Return a text as HTML in which no line ends inside a date, an error or the name of an option."""
+    """Return a text as HTML in which no line breaks inside a date, an error or the name of an option."""
     return Markup(re.sub(r"--\w+|± [\d.]+|\d+(?:-\d+)+", r'<span class="unbroken">\g<0></span>', str(escape(text))))
 
 
-def _escaped(cell: str) -> str:
-    """Return a text as one line of Markdown, with escapes, so that the text is shown as it is."""
-    line = printable(" ".join(cell.split()))
+def _escaped(text: str) -> str:
+    """Return a text as one line of Markdown that shows the text as it is."""
+    line = printable(" ".join(text.split()))
     # An underscore inside a word needs no escape.
     line = re.sub(r"([\\`*\[\]|#~$]|(?<![a-zA-Z0-9])_|_(?![a-zA-Z0-9]))", r"\\\1", line)
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -196,9 +199,9 @@ def _escaped(cell: str) -> str:
 
 
 _BEGINNING = r"(?<![^\s'\"=(|])"
-"""An expression of the place where a path begins."""
+"""Regular expression: the beginning of a path, behind white space, a quote or an opening sign."""
 _FOLDERS = re.compile(rf"{_BEGINNING}/(?:[^\s/'\"]+/)+(?=[^\s/'\"])")
-"""The folders of an absolute path."""
+"""Regular expression: the folders of an absolute path."""
 
 
 class Card(NamedTuple):
@@ -229,6 +232,7 @@ class Card(NamedTuple):
     example: str = ""
 
     def blocks(self) -> Blocks:
+        """Return the card as blocks, the title first."""
         lines = [
             f"from transformers import AutoTokenizer, {self.auto_class}\n",
             f'tokenizer = AutoTokenizer.from_pretrained("{self.folder}")',
@@ -248,9 +252,9 @@ class Card(NamedTuple):
 
 
 def without_folders(text: str) -> str:
-    """Return a text with paths below the current folder made relative, and other absolute paths without folders.
+    """Return a text in which paths below the current folder are relative, and other absolute paths lack their folders.
 
-    Those folders say nothing to a reader, and much about a machine.
+    Folders say nothing to a reader, and much about a machine.
     """
     relative = re.sub(rf"{_BEGINNING}{re.escape(os.getcwd())}/", "", text)
     return _FOLDERS.sub("", relative)

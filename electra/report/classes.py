@@ -8,7 +8,7 @@ from electra.report.blocks import Blocks, Heading, Table, Text, table_of
 from electra.report.evaluation import percent
 
 MOST_CLASSES = 100
-"""Number of classes, at most, with which a page has the table of their confusions."""
+"""Classes with which a page has the table of their confusions, at most."""
 
 
 class ClassScores(TypedDict):
@@ -48,7 +48,7 @@ def class_blocks(details: Details, about_run: str) -> Blocks:
     """Return blocks with the classes of a run and their confusions; if labels are numbers, with their range.
 
     Args:
-        about_run: a sentence that says which run it is, for the text above the table of classes.
+        about_run: sentence above the table of classes that says which run it is.
     """
     if "range" in details:
         edges = " to ".join(f"{edge:g}" for edge in details["range"])

@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> None:
         write_report(report_of(kinds[0])(args.folders), args.output or first)
         return
     section: Blocks = []
-    if args.glue is not None:  # its results, with the cost of the score
+    if args.glue is not None:
         reporting = reporting_of("glue")
         summaries = reporting.read_runs([args.glue])
         about = Text(f"Development sets, {unit_of_scores(summaries)}.")
@@ -78,14 +78,18 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def report_of(kind: str) -> Callable[[Sequence[Path]], Report]:
-    """Return the function that reports folders of a kind of evaluation, which their environment.json has."""
+    """Return the function that makes the report of evaluations of a kind, such as `glue`, from their folders."""
     row = TASKS[BY_KIND[kind]]
     report: Callable[[Sequence[Path]], Report] = reporting_of(kind).report if row.is_trained else part(row.report)
     return report
 
 
 def refuse_other_files(folder: Path) -> None:
-    """Refuse a folder whose files of a report's names are not those of a report of this program."""
+    """Refuse a folder in which another program's files have the names of a report's files.
+
+    Raises:
+        UserError: there is such a file.
+    """
     page = folder / "report.html"
     is_ours = page.is_file() and PAGE_MARK in page.read_bytes()[:1000]
     for name in ("report.html", "report.md", "training_curves.png"):

@@ -32,7 +32,7 @@ LONGEST_NAME = 32
 MOST_WITHOUT_LINE = 2
 """Points of a curve, at most, that are drawn without a line, which would suggest measurements in between."""
 MOST_POINTS = 2000
-"""Points of a curve from which it is part of the SVG as pixels, so that a page stays small."""
+"""Points of a curve, at most, that an SVG has as a line; a longer one is pixels in it, so that a page stays small."""
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "electra", "text.parse_math": False, "font.size": 8}
 """Settings of matplotlib: text stays text, the same numbers give the same bytes, and names of runs may contain $."""
 
@@ -40,11 +40,11 @@ _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "electra", "text.parse_math
 P = ParamSpec("P")
 """Arguments of a function that draws."""
 Drawn = TypeVar("Drawn")
-"""Its result."""
+"""Result of a function that draws."""
 
 
 def with_settings(draw: Callable[P, Drawn]) -> Callable[P, Drawn]:
-    """Return a function that draws with `_SETTINGS`, and changes no others."""
+    """Return a function that draws with `_SETTINGS`, which then are again what they were."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Drawn:
@@ -57,10 +57,13 @@ def with_settings(draw: Callable[P, Drawn]) -> Callable[P, Drawn]:
 
 
 class Curve(NamedTuple):
-    """A curve of a panel: the number of its run, its kind, and points with x ascending.
+    """A curve of a panel.
 
-    The kind is `training`, `held-out`, `held-out: NAME` for another held-out text, or `frequencies` for a baseline
-    with one value from the first to the last x.
+    Args:
+        run: number of the run that the curve is of, from 0.
+        kind: `training`, `held-out`, `held-out: NAME` for another held-out text, or `frequencies` for a baseline with
+            one value from the first to the last x.
+        x, y: points, x ascending: steps or tokens, and values of the metric.
     """
 
     run: int
@@ -101,14 +104,19 @@ def draw_curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[str]) -> "
 
 
 class Dot(NamedTuple):
-    """A score in percent, with its error if there is one."""
+    """A score, and its error if it has one, in percent."""
 
     score: float
     error: float | None = None
 
 
 class Dots(NamedTuple):
-    """A panel of scores: name of a row -> name of a score -> its dots; and the scores of lines through all rows."""
+    """A panel of scores.
+
+    Args:
+        rows: name of a row -> name of a score -> dots of this score.
+        lines: name of a line through all rows -> its score, percent.
+    """
 
     title: str
     rows: Mapping[str, Mapping[str, Sequence[Dot]]]
@@ -119,7 +127,7 @@ class Dots(NamedTuple):
 def draw_dots(panels: Sequence[Dots]) -> "Figure":
     """Return a matplotlib figure of panels in rows of up to four, in which each score is a dot with its error.
 
-    The scores of a row stand below each other. Lines, of what needs no network, are dashed.
+    The scores of a row stand below each other. The lines of a panel are dashed.
     """
     names = list(dict.fromkeys(name for panel in panels for scores in panel.rows.values() for name in scores))
     most = max(len(panel.rows) for panel in panels)
@@ -128,12 +136,12 @@ def draw_dots(panels: Sequence[Dots]) -> "Figure":
     )
     handles: dict[str, Any] = {}
     for axes, panel in zip(axes_of_panels, panels, strict=True):
-        for place, scores in enumerate(panel.rows.values()):
+        for row, scores in enumerate(panel.rows.values()):
             for number, name in enumerate(names):
                 dots = scores.get(name, ())
                 bars = axes.errorbar(
                     [dot.score for dot in dots],
-                    [place + 0.8 * ((number + 0.5) / len(names) - 0.5)] * len(dots),
+                    [row + 0.8 * ((number + 0.5) / len(names) - 0.5)] * len(dots),
                     xerr=[dot.error or 0.0 for dot in dots],
                     color=COLOURS[number % len(COLOURS)],
                     linestyle="none",
@@ -152,14 +160,14 @@ def draw_dots(panels: Sequence[Dots]) -> "Figure":
     return _with_legend(figure, handles)
 
 
-def _panels(titles: Sequence[str], panel_height: float) -> tuple[Any, list[Any]]:
-    """Return a figure with a panel for each title, and the axes of the panels."""
+def _panels(titles: Sequence[str], panel_height: float) -> tuple["Figure", list["Axes"]]:
+    """Return a figure with a panel for each title, and the axes of the panels; the height is in inches."""
     from matplotlib.figure import Figure
 
     columns = max(1, min(PANEL_COLUMNS, len(titles)))
     rows = max(1, math.ceil(len(titles) / columns))
     figure = Figure(figsize=(3.6 * columns, rows * panel_height + 0.6), dpi=110, layout="constrained")
-    panels = [figure.add_subplot(rows, columns, place) for place in range(1, len(titles) + 1)]
+    panels = [figure.add_subplot(rows, columns, number) for number in range(1, len(titles) + 1)]
     for axes, title in zip(panels, titles, strict=True):
         axes.set_title(title, fontsize=9, wrap=True)
         axes.grid(alpha=0.25)
@@ -175,19 +183,19 @@ def _with_legend(figure: "Figure", handles: Mapping[str, Any]) -> "Figure":
     return figure
 
 
-def mark_start(axes: "Axes", name: Literal["x", "y"]) -> None:
-    """Let an axis of small values begin at 0, and say of others where they begin: a small step must not look large.
+def mark_start(axes: "Axes", axis: Literal["x", "y"]) -> None:
+    """Let an axis begin at 0, or write beside it where it begins, so that a small step does not look large.
 
-    An axis begins at 0 if this shrinks its range to no less than a third.
+    It begins at 0 if its values then take a third of it or more. An axis with values up to 0 stays as it is.
     """
-    low, high = getattr(axes, f"get_{name}lim")()
+    low, high = getattr(axes, f"get_{axis}lim")()
     if low <= 0 or high <= low:
         return
     if high - low >= high / 3:
-        getattr(axes, f"set_{name}lim")(0, high)
+        getattr(axes, f"set_{axis}lim")(0, high)
     else:
-        label = getattr(axes, f"get_{name}label")()
-        getattr(axes, f"set_{name}label")(f"{label}, from {low:.3g}, not 0".removeprefix(", "), fontsize=7)
+        label = getattr(axes, f"get_{axis}label")()
+        getattr(axes, f"set_{axis}label")(f"{label}, from {low:.3g}, not 0".removeprefix(", "), fontsize=7)
 
 
 @with_settings

@@ -12,7 +12,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_
 
 from electra.base.files import write_as_yaml, write_file
 from electra.report.evaluation import Reporting
-from electra.report.results import Spread, TaskSummary
+from electra.report.results import SeedScores, TaskSummary
 
 EVAL_RESULTS = ".eval_results"
 """Folder of a repository in which the Hub looks for scores."""
@@ -21,7 +21,7 @@ MNLI_SPLITS = ("matched", "mismatched")
 
 
 class HubData(NamedTuple):
-    """A data set of the Hub and its configuration; `name` is empty for files of the user."""
+    """The name of a data set of the Hub, "" for files of the user, and its configuration, None without one."""
 
     name: str = ""
     config: str | None = None
@@ -36,9 +36,11 @@ class HubScore(NamedTuple):
 
     Args:
         task, title: names of the task in results and in reports.
+        data: data set with the rows that are scored.
         split: name of the split on the Hub, such as validation.
+        metric, metric_title: names of the metric in results, without the split, and in reports.
         value: score as a fraction.
-        notes: sentence about the metric, the seeds and the spread.
+        notes: sentence about the metric, the seeds and their standard deviation.
         is_headline: whether the metric is the one that represents the task.
     """
 
@@ -56,24 +58,24 @@ class HubScore(NamedTuple):
 def hub_scores(
     reporting: Reporting, summary: TaskSummary, data: HubData = OWN_FILES, seed: int | None = None
 ) -> list[HubScore]:
-    """Return the scores of a task, without undefined ones and without means over the two splits of MNLI.
+    """Return the scores of a task, but for undefined ones and for means over the two splits of MNLI.
 
     Args:
-        data: data set that the user named; an official task with all of its rows is on its own data set.
+        data: data set that the user named; an official task with all of its rows has that of `Reporting.datasets`.
         seed: seed of the model that is described; None for the median over all seeds.
     """
     task = summary.task
     if task.name in reporting.datasets and has_official_rows(summary):
         data = HubData(*reporting.datasets[task.name])
     scores = []
-    for name, spread in summary.metrics.items():
+    for name, seed_scores in summary.metrics.items():
         split, metric = split_and_metric(name)
-        value = spread.median if seed is None else spread.values.get(seed)
+        value = seed_scores.median if seed is None else seed_scores.values.get(seed)
         is_mean_of_splits = f"{name}_{MNLI_SPLITS[0]}" in summary.metrics
         if value is None or is_mean_of_splits:
             continue
         title = reporting.title_of(name)
-        notes = f"{title} ({split}), a fraction; {of_seeds(spread, seed)}"
+        notes = f"{title} ({split}), a fraction; {seeds_in_words(seed_scores, seed)}"
         is_headline = metric == task.headline
         scores.append(HubScore(task.name, task.title, data, split, metric, title, round(value, 4), notes, is_headline))
     return scores
@@ -88,18 +90,22 @@ def has_official_rows(summary: TaskSummary) -> bool:
 
 
 def split_and_metric(name: str) -> tuple[str, str]:
-    """Return the Hub's name of a metric's split, and the metric: test_f1 -> test, f1; f1 -> validation, f1."""
+    """Return the Hub's name of a metric's split, and the metric alone: test_f1 -> test, f1; f1 -> validation, f1."""
     if name.startswith("test_"):
         return "test", name.removeprefix("test_")
     metric, _, end = name.rpartition("_")
     return (f"validation_{end}", metric) if end in MNLI_SPLITS else ("validation", name)
 
 
-def of_seeds(spread: Spread, seed: int | None) -> str:
-    """Return words for the notes of a score: the seeds, and the spread over all seeds."""
-    seeds = " ".join(map(str, spread.values))
-    median = "undefined" if spread.median is None else f"{spread.median:.4f}"
-    std = "" if spread.std is None else f", std {spread.std:.4f}"
+def seeds_in_words(seed_scores: SeedScores, seed: int | None) -> str:
+    """Return the seeds of a score in words, with the standard deviation over all of them.
+
+    Args:
+        seed: seed of the model that is described; None for the median over all seeds.
+    """
+    seeds = " ".join(map(str, seed_scores.values))
+    median = "undefined" if seed_scores.median is None else f"{seed_scores.median:.4f}"
+    std = "" if seed_scores.std is None else f", std {seed_scores.std:.4f}"
     if seed is None:
         return f"median of the seeds {seeds}{std}"
     return f"seed {seed}, the best on the development set of the seeds {seeds}: median {median}{std}"
@@ -123,7 +129,7 @@ def model_index(scores: Sequence[HubScore], pipeline: str) -> list[EvalResult]:
 
 
 def write_eval_results(scores: Sequence[HubScore], folder: Path) -> None:
-    """Write the headline score of each split of a Hub's data set to `.eval_results/TASK-SPLIT.yaml` of a folder."""
+    """Write each headline score on a data set of the Hub to `.eval_results/TASK-SPLIT.yaml` of a folder."""
     for score in scores:
         if not score.data.name or not score.is_headline:
             continue

@@ -86,9 +86,9 @@ BAG_OF_WORDS_DEFINITION = (
 )
 """What the bag of words is, for the reports of kinds that have this baseline."""
 CUT_TEXTS = "dev_texts_cut"
-"""Setting of a result: share of the texts of the development set that the network reads the beginning of only."""
+"""Setting of a result: share of the development texts of which the network reads only the beginning."""
 UNKNOWN_SHARE = "unknown_share"
-"""Setting of a result: share of the tokens that are unknown, in the split that has most, if it is worth a warning."""
+"""Setting of a result: share of unknown tokens in the split with most of them; missing if it needs no warning."""
 PLAIN_NAMES = {CONSTANT: "one answer to all"}
 """Title of a baseline -> its name in a sentence, where that is not the title."""
 MOST_TITLES = 4
@@ -98,14 +98,17 @@ NOT_PUBLIC = "Another set than above, without runs of this report: the labels of
 
 
 MOST_ECE = 0.2
-"""Calibration error above which a sentence warns of the probabilities. It is below in 19 of 20 draws
-of 50 answers with exact probabilities, evenly between .5 and 1."""
-FAR_OFF = "are off by {} points on average (ECE): do not take them for the chance of being right."
-"""Words of the warning of a large calibration error, in percent."""
-DECIDED = ("learning_rate", "layerwise_lr_decay", "num_train_epochs", "max_length", "head")
-"""Options that the encoder decides where they are not given; the head of a tagger, linear, is no option."""
+"""Calibration error above which a sentence warns of the probabilities. 50 answers whose probabilities are exact, and
+evenly between .5 and 1, have a smaller one in 19 of 20 draws."""
+POORLY_CALIBRATED = (
+    "The probabilities of its answers are off by {} points on average (ECE): do not take them for the chance of being "
+    "right."
+)
+"""Warning of a large calibration error, in percent."""
+DECIDED_BY_ENCODER = ("learning_rate", "layerwise_lr_decay", "num_train_epochs", "max_length", "head")
+"""Options that the encoder decides where they are not given."""
 Describe = Callable[[Mapping[Path, str], Sequence[RunSummary]], Blocks]
-"""Function of names by folder and of their runs that returns what a kind of task says of them, besides scores."""
+"""Type of a function of folder -> name, and of the summaries of these folders, that returns further blocks on them."""
 
 
 @dataclass(frozen=True)
@@ -114,17 +117,17 @@ class Reporting:
 
     Args:
         kind: name of the package in electra/tasks, and of the published rows.
-        verb: what Python runs, such as `-m electra squad`.
+        verb: words behind `python` that run the command, such as `-m electra squad`.
         tasks: the official tasks by name, in the order of the tables.
         metrics: the metrics by name, in the order of the tables; `by_name` makes them of a list.
         definitions: further sentences about the scores, behind the definitions of the metrics.
         headlines: metrics of tasks that are named after their data; the first one that a result has is the headline.
             If empty, only official tasks are accepted.
         averages: name of an average -> tasks that it is the mean of. Published rows have the first average only.
-        datasets: official task -> data set of the Hub with its rows, and configuration.
-        unit: what the rows of a development set are, in the plural.
-        repeats: metric -> metric that it is equal to, beside which the overview leaves it out.
-        details: see `Describe`.
+        datasets: official task -> name and configuration of the Hub's data set with its rows.
+        unit: what the rows of a development set are, in the plural, such as `texts`.
+        repeats: metric -> metric with the same values; a result that has both shows only the latter in the overview.
+        details: maker of the blocks behind the scores, such as classes; None if the kind has none.
     """
 
     kind: str
@@ -141,7 +144,11 @@ class Reporting:
     details: Describe | None = None
 
     def report(self, folders: Sequence[Path]) -> Report:
-        """Return the report of the evaluations in folders, with a table for a terminal that has a row per score."""
+        """Return the report of the evaluations in folders; the table for a terminal has a row for each score.
+
+        Raises:
+            UserError: a folder has no results, or those of another kind or of several encoders.
+        """
         evaluated = self.read_runs(folders)
         runs = [*evaluated, *self.read_baselines(folders)]
         overview = self.overview(runs)
@@ -160,7 +167,7 @@ class Reporting:
         return [*self.verdicts(folders), *self.advice(folders)]
 
     def verdicts(self, folders: Sequence[Path]) -> list[Verdict]:
-        """Return a sentence for each run with its score, and where the score stands to the baselines."""
+        """Return the verdicts on each run: its scores, and how they compare with the baselines."""
         verdicts = []
         for folder, name in names_of(folders).items():
             results = read_evaluation(folder)
@@ -171,7 +178,7 @@ class Reporting:
         return verdicts
 
     def advice(self, folders: Sequence[Path]) -> list[Verdict]:
-        """Return a sentence that says what to try, about the first low score of a single folder; else []."""
+        """Return what to try after the first low score of a single folder; [] without one, or for several folders."""
         if len(folders) != 1:
             return []
         results = read_evaluation(folders[0])
@@ -193,13 +200,14 @@ class Reporting:
         return []
 
     def baselines_of(self, folder: Path, results: Sequence[Result]) -> dict[str, RunSummary]:
-        """Return the baselines of an evaluation by title."""
+        """Return title -> summary of each baseline of an evaluation."""
         return {title: self.summarize(scores, title) for title, scores in read_baselines(folder, results).items()}
 
     def verdicts_of(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> list[Verdict]:
-        """Return the sentences about a run: of one task, on the development set, the test set, and its probabilities.
+        """Return the verdicts on a run.
 
-        The sentence about several tasks says on how many of them the run is above every baseline.
+        With one task, these are a verdict on each split with labels, and a warning of poor probabilities. With several
+        tasks, it is one that says on how many of them the run is above every baseline.
         """
         if len(run.tasks) > 1:
             return [self.verdict_of_many(run, baselines)]
@@ -212,33 +220,32 @@ class Reporting:
             rivals = rivals_of(summary, baselines, split)
             score = score_for_verdict(summary, metric)
             sentences.append(verdict(what, score, rivals, percent, sample, why_none))
-        error = summary.spread("ece").median
+        error = summary.seed_scores("ece").median
         if error is not None and error > MOST_ECE and not self.why_no_verdict(summary):
-            sentences.append(Verdict(f"The probabilities of its answers {FAR_OFF.format(percent(error))}", False))
+            sentences.append(Verdict(POORLY_CALIBRATED.format(percent(error)), False))
         return sentences
 
     def verdict_of_many(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> Verdict:
-        rivals = {name: rivals_of(summary, baselines) for name, summary in run.tasks.items()}
-        shown = [f"{name} {percent(value)} %. " for name, value in run.averages.items() if value is not None]
-        places: dict[str, list[str]] = defaultdict(list)
-        for name, summary in run.tasks.items():
+        """Return the verdict on a run of several tasks, good if it is above every baseline on most compared tasks."""
+        averages = "".join(f"{name} {percent(value)} %. " for name, value in run.averages.items() if value is not None)
+        titles: dict[str, list[str]] = {"above": [], "level": [], "below": [], "no verdict": []}
+        for summary in run.tasks.values():
+            rivals = rivals_of(summary, baselines)
             if self.why_no_verdict(summary):
-                places["no verdict"].append(summary.task.title)
-            elif rivals[name]:
-                lowest = min(standing(score_for_verdict(summary), rival) for rival in rivals[name])
-                places["below" if lowest < 0 else "above" if lowest else "level"].append(summary.task.title)
-        compared = sum(len(titles) for place, titles in places.items() if place != "no verdict")
-        text = f"{''.join(shown)}{len(run.tasks)} tasks"
+                titles["no verdict"].append(summary.task.title)
+            elif rivals:
+                lowest = min(standing(score_for_verdict(summary), rival) for rival in rivals)
+                titles["below" if lowest < 0 else "above" if lowest else "level"].append(summary.task.title)
+        above = len(titles["above"])
+        compared = above + len(titles["level"]) + len(titles["below"])
+        text = f"{averages}{len(run.tasks)} tasks"
         if compared:
-            text = f"{''.join(shown)}Above what needs no network on {len(places['above'])} of {compared} tasks"
-        comparisons = [
-            f"{place} on {', '.join(places[place])}" for place in ("level", "below", "no verdict") if places[place]
-        ]
-        is_above = 2 * len(places["above"]) > compared if compared else None
-        return Verdict(f"{'; '.join([text, *comparisons])}.", is_above)
+            text = f"{averages}Above what needs no network on {above} of {compared} tasks"
+        others = [f"{word} on {', '.join(titles[word])}" for word in ("level", "below", "no verdict") if titles[word]]
+        return Verdict(f"{'; '.join([text, *others])}.", 2 * above > compared if compared else None)
 
     def why_no_verdict(self, summary: TaskSummary, split: str = "dev") -> str:
-        """Return why the runs of a task allow no verdict, "" if they allow one: the one place for such reasons."""
+        """Return why the runs of a task allow no verdict on a split; "" if they allow one."""
         return too_unknown(unknown_share(summary)) or too_few(examples_of(summary, split), self.unit)
 
     def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
@@ -246,7 +253,7 @@ class Reporting:
         return [self.summarize(read_evaluation(folder), name) for folder, name in names_of(folders).items()]
 
     def read_baselines(self, folders: Sequence[Path]) -> list[RunSummary]:
-        """Return the baselines, which need no network: a row for each folder, or one for folders with equal scores."""
+        """Return the summaries of the baselines, of each one for every folder; folders with equal scores have one."""
         groups: dict[str, dict[str, tuple[list[Result], list[str]]]] = defaultdict(dict)
         for folder, name in names_of(folders).items():
             for title, results in read_baselines(folder, read_evaluation(folder)).items():
@@ -279,7 +286,11 @@ class Reporting:
         return RunSummary(name, ordered[0].model, ordered[0].parameters, tasks, means)
 
     def tasks_of(self, results: Sequence[Result]) -> dict[str, ScoredTask]:
-        """Return the official tasks, then the tasks of the results that are named after their data."""
+        """Return name -> task: the official tasks, then those of the results that are named after their data.
+
+        Raises:
+            UserError: a result is of a task that is neither.
+        """
         tasks_by_name = dict(self.tasks)
         for result in results:
             headlines = [metric for metric in self.headlines if metric in result.metrics]
@@ -293,14 +304,14 @@ class Reporting:
         return tasks_by_name
 
     def tasks_in(self, runs: Sequence[RunSummary]) -> dict[str, ScoredTask]:
-        """Return the tasks of the runs: official ones in their order, then others."""
+        """Return name -> task of the runs: official tasks in their order, then others."""
         tasks_by_name = {name: summary.task for run in runs for name, summary in run.tasks.items()}
         return {name: tasks_by_name[name] for name in [*self.tasks, *tasks_by_name] if name in tasks_by_name}
 
     # ---- blocks
 
     def blocks(self, runs: Sequence[RunSummary], details: Blocks) -> Blocks:
-        """Return the blocks of the report without title and verdicts; `details` stand behind the scores."""
+        """Return the blocks of the report without title and verdicts; `details` are put behind the scores."""
         overview, *remarks = self.section(runs)
         blocks: Blocks = [Heading("Development sets"), Text(f"Scores in {unit_of_scores(runs)}."), overview, *remarks]
         if charts := self.charts(runs):
@@ -331,15 +342,15 @@ class Reporting:
 
     @property
     def explanations(self) -> list[str]:
-        """Return the definitions of the metrics, further sentences, and of which metrics less is better."""
+        """Return the definitions of the metrics, further sentences, and one on which values are better."""
         metrics = self.metrics.values()
-        errors = [metric.title for metric in metrics if metric.lower_is_better and metric.name[:5] != "test_"]
-        but = f", except for {', '.join(errors)}" if errors else ""
+        lower = [metric.title for metric in metrics if metric.lower_is_better and not metric.name.startswith("test_")]
+        but = f", except for {', '.join(lower)}" if lower else ""
         about = f"All scores are in percent, on development sets unless they begin with test. Higher is better{but}."
         return [*(metric.definition for metric in metrics if metric.definition), *self.definitions, about]
 
     def section(self, runs: Sequence[RunSummary]) -> Blocks:
-        """Return the blocks with overview and remarks, the part of the report that other pages include."""
+        """Return the overview, and remarks on incomplete data: the part of the report that other pages include."""
         remarks = []
         for run in runs:
             for summary in run.tasks.values() if run.model else ():
@@ -354,10 +365,10 @@ class Reporting:
     def overview(self, runs: Sequence[RunSummary]) -> Table:
         """Return a table with a row per run: scores, averages, and `ABOUT_RUNS`.
 
-        If a single task is named after the user's data, the titles do not name it.
+        If the only task is named after the user's data, the titles of columns are those of metrics alone.
         """
         tasks = self.tasks_in(runs)
-        is_own = len(tasks) == 1 and not tasks.keys() & self.tasks.keys()
+        is_of_user = len(tasks) == 1 and not tasks.keys() & self.tasks.keys()
         rows = []
         for run in runs:
             results = [result for summary in run.tasks.values() for result in summary.results]
@@ -368,7 +379,7 @@ class Reporting:
                 for number, metric in enumerate(task.columns or [task.headline]):
                     title = self.metrics[metric].title
                     content = cell(run, name, metric, with_collapsed=number == 0)
-                    row[title if is_own else f"{task.title} {title}"] = content
+                    row[title if is_of_user else f"{task.title} {title}"] = content
             for name, average in run.averages.items():
                 row[name] = percent(average, empty="")
             parameters = f"{run.parameters / 1e6:.1f} M" if run.parameters else ""
@@ -377,21 +388,21 @@ class Reporting:
         return table_of(rows)
 
     def charts(self, runs: Sequence[RunSummary]) -> list[Dots]:
-        """Return a chart of each task's headline in percent: seeds and medians of runs, medians of baselines."""
+        """Return a chart of each task's headline metric, percent: seeds and medians of runs, medians of baselines."""
         charts = []
         for name, task in self.tasks_in(runs).items():
             rows: dict[str, dict[str, list[Dot]]] = {}
             lines: dict[str, float] = {}
             for run in runs:
-                spread = run.tasks[name].headline if name in run.tasks else None
-                if spread is None or not spread.defined:
+                seed_scores = run.tasks[name].headline if name in run.tasks else None
+                if seed_scores is None or not seed_scores.defined_values:
                     continue
                 if run.model:
-                    rows[run.name] = {"seed": [Dot(100 * value) for value in spread.defined]}
-                    if spread.median is not None and spread.std is not None:
-                        rows[run.name]["median ± std"] = [Dot(100 * spread.median, 100 * spread.std)]
-                elif spread.median is not None:
-                    lines[run.name] = 100 * spread.median
+                    rows[run.name] = {"seed": [Dot(100 * value) for value in seed_scores.defined_values]}
+                    if seed_scores.median is not None and seed_scores.std is not None:
+                        rows[run.name]["median ± std"] = [Dot(100 * seed_scores.median, 100 * seed_scores.std)]
+                elif seed_scores.median is not None:
+                    lines[run.name] = 100 * seed_scores.median
             seeds = sum(len(row["seed"]) for row in rows.values())
             if rows and seeds + len(lines) > 1:  # a single score needs no picture
                 charts.append(Dots(f"{task.title} {self.title_of(task.headline)}, percent", rows, lines))
@@ -406,24 +417,24 @@ class Reporting:
                 if name not in run.tasks:
                     continue
                 summary = run.tasks[name]
-                for metric, spread in summary.metrics.items():
+                for metric, seed_scores in summary.metrics.items():
                     row = {
                         "Run": run.name,
                         "Metric": self.title_of(metric),
-                        "Median": percent(spread.median, 2),
-                        "Std": percent(spread.std, 2, empty=""),
+                        "Median": percent(seed_scores.median, 2),
+                        "Std": percent(seed_scores.std, 2, empty=""),
                     }
                     for result in summary.results if run.model or len(summary.results) > 1 else ():
                         text = "not measured"
-                        if result.seed in spread.values:
-                            text = percent(spread.values[result.seed], 2, "undefined")
+                        if result.seed in seed_scores.values:
+                            text = percent(seed_scores.values[result.seed], 2, "undefined")
                         row[f"seed {result.seed}"] = f"{text} (collapsed)" if result.collapsed else text
                     rows.append(row)
             blocks += [Heading(task.title, 3), table_of(rows)]
         return blocks
 
     def _published_table(self, published: Sequence[PublishedScores], runs: Sequence[RunSummary]) -> Table:
-        """Return a table of the runs above the published rows; with runs, only tasks of both have columns."""
+        """Return a table of runs above published rows, with the tasks that both have; without runs, with all tasks."""
         tasks = self.tasks_in(runs) if runs else self.tasks
         columns = {
             (task, metric): f"{tasks[task].title} {self.title_of(metric)}"
@@ -455,59 +466,63 @@ class Reporting:
 
 
 def score_of(summary: TaskSummary, metric: str) -> str:
-    """Return a score of a task for a sentence, such as `81.2 ± 0.4 % over 5 seeds`."""
-    spread = summary.spread(metric)
-    shown = "undefined" if spread.median is None else percent(spread.median)
-    if spread.std is not None:
-        shown += f" ± {percent(spread.std)}"
-    count = len(spread.values)
+    """Return a metric of a task as words of a sentence, such as `81.2 ± 0.4 % over 5 seeds`."""
+    seed_scores = summary.seed_scores(metric)
+    shown = "undefined" if seed_scores.median is None else percent(seed_scores.median)
+    if seed_scores.std is not None:
+        shown += f" ± {percent(seed_scores.std)}"
+    count = len(seed_scores.values)
     seeds = f"over {count} seeds" if count > 1 else "with 1 seed, so without a spread (--num_seeds 5 gives one)"
-    failed = f", of which {summary.collapsed} collapsed" if summary.collapsed else ""
-    return f"{shown}{'' if spread.median is None else ' %'} {seeds}{failed}"
+    failed = f", of which {summary.collapsed_count} collapsed" if summary.collapsed_count else ""
+    return f"{shown}{'' if seed_scores.median is None else ' %'} {seeds}{failed}"
 
 
 def score_for_verdict(summary: TaskSummary, metric: str = "") -> float:
-    """Return the median of a metric, by default of a task's headline, also where it is undefined.
+    """Return the median of a metric, by default of the headline metric, as a number that can be compared.
 
-    It is then 0, the correlation of one answer to all, or infinite where less is better.
+    For an undefined one it is 0, the correlation of one answer to all, or infinite where less is better.
     """
-    spread = summary.spread(metric or summary.task.headline)
-    return max(spread.worst, 0.0) if spread.median is None else spread.median
+    seed_scores = summary.seed_scores(metric or summary.task.headline)
+    return max(seed_scores.worst, 0.0) if seed_scores.median is None else seed_scores.median
 
 
 def examples_of(summary: TaskSummary, split: str = "dev") -> int:
-    """Return the number of examples in the development sets, or the test set, of a task: the smallest of its runs."""
+    """Return the number of examples of a task's split, `dev` (all development sets) or `test`, in its smallest run."""
     return min(sum(n for name, n in result.rows.items() if name.startswith(split)) for result in summary.results)
 
 
 def headlines_of(summary: TaskSummary) -> dict[str, str]:
-    """Return the headline of the development set by the name of the split, and that of a test set with labels."""
+    """Return split -> name of the headline metric there: `dev`, and `test` if the test set has labels."""
     headline = summary.task.headline
     of_test = {"test": f"test_{headline}"} if f"test_{headline}" in summary.metrics else {}
     return {"dev": headline, **of_test}
 
 
 def options_of(folder: Path) -> dict[str, object]:
-    """Return the options of an evaluation, and those that the encoder decided, if all its results have the same."""
+    """Return the options of an evaluation, with those that the encoder decided, if all its results have the same."""
     options = read_options(folder) or {}
     decided = {}
-    for name in DECIDED:
+    for name in DECIDED_BY_ENCODER:
         values = {result.settings.get(name) for result in read_evaluation(folder)}
         if name not in options and len(values) == 1:
             decided[name] = values.pop()
+    # "linear" is the head of a tagger, which --head does not accept.
     return {**options, **{name: value for name, value in decided.items() if value not in (None, "linear")}}
 
 
 def unknown_share(summary: TaskSummary) -> float:
-    """Return the largest share of tokens, of any run of a task, that the tokenizer does not know."""
+    """Return the share of tokens that the tokenizer does not know, in [0, 1], the largest of a task's runs."""
     return max(result.settings.get(UNKNOWN_SHARE, 0.0) for result in summary.results)
 
 
 def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary], split: str = "dev") -> list[Rival]:
-    """Return what a task's headline on a split is compared with, the best baseline first.
+    """Return the baselines with which a task's headline metric on a split is compared, the best one first.
 
-    The error of a difference is that of the seeds of both scores, and of the rows that both have answered: the paired
-    error of a seed, in the median. Without it, both scores count as those of different rows.
+    The error of a difference is made of the std of both scores and of the paired error of the rows that both have
+    answered, its median over the seeds. If a seed has no paired error, both scores count as those of different rows.
+
+    Args:
+        split: `dev` or `test`.
     """
     metric = summary.metric(summary.task.headline if split == "dev" else f"{split}_{summary.task.headline}")
     examples = examples_of(summary, split)
@@ -517,7 +532,7 @@ def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary], split: 
         errors = [error for error in recorded if error is not None]
         if len(errors) == len(summary.results):
             return statistics.median(errors)
-        scores = (score_for_verdict(one, metric.name) for one in (summary, compared))
+        scores = (score_for_verdict(scored, metric.name) for scored in (summary, compared))
         return math.hypot(*(sampling_error(metric, score, examples) for score in scores)) if examples else 0.0
 
     settings = summary.results[0].settings
@@ -532,7 +547,7 @@ def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary], split: 
             continue
         compared = baseline.tasks[summary.task.name]
         score = score_for_verdict(compared, metric.name)
-        deviations = (part.spread(metric.name).std or 0.0 for part in (summary, compared))
+        deviations = (scored.seed_scores(metric.name).std or 0.0 for scored in (summary, compared))
         error = math.hypot(*deviations, error_of_rows(title, compared))
         is_of_words = title == BAG_OF_WORDS
         note = reads_more if is_of_words and cut > MOST_CUT else ""
@@ -554,29 +569,32 @@ def cell(
     with_std: bool = True,
     with_collapsed: bool = True,
 ) -> str:
-    """Return a score as text, such as `53.5 ± 1.2 (1 of 3 collapsed)`; "" if the run has no such score."""
+    """Return the median of a metric in percent as text, such as `53.5 ± 1.2 (1 of 3 collapsed)`.
+
+    If the run does not have the task, or its task the metric, return "".
+    """
     summary = run.tasks.get(task)
     if summary is None or metric not in (summary.task.headline, *summary.metrics):
         return ""
-    spread = summary.spread(metric)
-    text = percent(spread.median)
-    if with_std and spread.std is not None:
-        text += f" ± {percent(spread.std)}"
+    seed_scores = summary.seed_scores(metric)
+    text = percent(seed_scores.median)
+    if with_std and seed_scores.std is not None:
+        text += f" ± {percent(seed_scores.std)}"
     remarks = {
-        "collapsed": summary.collapsed * with_collapsed,
-        "undefined": spread.undefined,
-        "not measured": len(summary.results) - len(spread.values),
+        "collapsed": summary.collapsed_count * with_collapsed,
+        "undefined": seed_scores.undefined_count,
+        "not measured": len(summary.results) - len(seed_scores.values),
     }
     return text + "".join(f" ({count} of {len(summary.results)} {what})" for what, count in remarks.items() if count)
 
 
 def unit_of_scores(runs: Sequence[RunSummary]) -> str:
-    """Return `percent`, or `percent, median ± std` if a task of any run has several seeds."""
+    """Return the unit of the scores in words: `percent`, or `percent, median ± std` if any task has several seeds."""
     has_spread = any(len(summary.results) > 1 for run in runs for summary in run.tasks.values())
     return "percent, median ± std" if has_spread else "percent"
 
 
 def seeds_cell(run: RunSummary) -> str:
-    """Return the number of seeds, such as `5`, or `1 to 5` if it differs between tasks."""
+    """Return the number of seeds as text, such as `5`, or `1 to 5` if it differs between tasks."""
     counts = {len(summary.results) for summary in run.tasks.values()}
     return " to ".join(map(str, sorted({min(counts), max(counts)})))

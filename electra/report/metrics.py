@@ -105,7 +105,7 @@ PRETRAINING_METRICS = by_name(
         "the texts of --eval_classify. The network itself is not trained on them.",
     ),
 )
-"""All metrics of pre-training but the total loss, in the order of the table; defined where a reader may need it."""
+"""All metrics of pre-training but the total loss, in the order of the table."""
 
 
 CODE_BASE_METRICS: dict[str, dict[str, str]] = {
@@ -141,7 +141,10 @@ docs/reference_flags.md."""
 def code_base_value(code_base: str, metric: str, value: float, options: Mapping[str, Any]) -> float:
     """Return a metric's value as a code base of `CODE_BASE_METRICS` counts it.
 
-    For rc2020_electra, the generator is right at all positions at which the original was kept.
+    For rc2020_electra, the generator is right at each chosen position that keeps its token, too.
+
+    Args:
+        options: options of the run.
     """
     if (code_base, metric) == ("rc2020", "masked_accuracy_mask_token"):
         masked = float(options.get("mlm_replacement_probability") or 0.85)
@@ -150,7 +153,7 @@ def code_base_value(code_base: str, metric: str, value: float, options: Mapping[
 
 
 def metric_title(name: str, code_base: str = "") -> str:
-    """Return the title of a metric that stands alone.
+    """Return the title of a metric; its name with spaces if it is in no table.
 
     Args:
         code_base: code base of `CODE_BASE_METRICS` whose name for the metric is the title; "" for the title here.
@@ -164,51 +167,69 @@ def metric_title(name: str, code_base: str = "") -> str:
 
 # ---- curves of training logs, a panel for each metric
 
-# These are the panels of google-research/electra's training plots, in its order, with the generator's accuracy where
-# the generator sees [MASK], and those of the ablations. Other metrics of the log are in wandb and TensorBoard.
+# The panels are those of google-research/electra's training plots, in its order, with the generator's accuracy at
+# [MASK] in place of that at all chosen positions, and those of the ablations. wandb and TensorBoard have all metrics.
 
 
-MAIN = (
-    *("loss", "generator_loss", "discriminator_loss", "mlm_loss", "all_tokens_loss"),
-    *("masked_accuracy_mask_token", "sampled_accuracy", "mlm_accuracy_mask_token", "mlm_accuracy"),
+PANELS = (
+    "loss",
+    "generator_loss",
+    "discriminator_loss",
+    "mlm_loss",
+    "all_tokens_loss",
+    "masked_accuracy_mask_token",
+    "sampled_accuracy",
+    "mlm_accuracy_mask_token",
+    "mlm_accuracy",
     "all_tokens_accuracy",
-    *("discriminator_accuracy", "discriminator_auc", "discriminator_precision", "discriminator_recall"),
-    *(
-        "copy_gate_accuracy",
-        "copy_gate_auc",
-        "pairs_accuracy",
-        "probe_accuracy",
-        "replaced_rate",
-        "learning_rate",
-        "tokens_per_second",
-    ),
+    "discriminator_accuracy",
+    "discriminator_auc",
+    "discriminator_precision",
+    "discriminator_recall",
+    "copy_gate_accuracy",
+    "copy_gate_auc",
+    "pairs_accuracy",
+    "probe_accuracy",
+    "replaced_rate",
+    "learning_rate",
+    "tokens_per_second",
 )
 """Metrics that have a panel, in order, without `eval_`."""
-LEADING = (
-    *("discriminator_auc", "masked_accuracy_mask_token", "pairs_accuracy", "probe_accuracy"),
-    *("mlm_accuracy_mask_token", "mlm_accuracy", "all_tokens_accuracy", "copy_gate_auc"),
+LEADING_PANELS = (
+    "discriminator_auc",
+    "masked_accuracy_mask_token",
+    "pairs_accuracy",
+    "probe_accuracy",
+    "mlm_accuracy_mask_token",
+    "mlm_accuracy",
+    "all_tokens_accuracy",
+    "copy_gate_auc",
 )
 """Metrics whose panels stand first on a page, because they show whether the networks learn."""
 
 
 def make_panels(runs: Sequence[RunRecord], code_base: str = "") -> dict[str, list[Curve]]:
-    """Return the curves of each metric in logs, over the steps of one run or the tokens of several.
+    """Return metric -> its curves in the logs of runs, over the steps of one run or the tokens of several.
 
     Args:
         code_base: code base of `CODE_BASE_METRICS` whose metrics are returned, as this code base counts them; "" for
-            the metrics of `MAIN`.
+            the metrics of `PANELS`.
+    Raises:
+        UserError: one of several runs has no line of training yet, so that its tokens are not known.
     """
-    wanted = tuple(CODE_BASE_METRICS[code_base]) if code_base else MAIN
+    wanted = tuple(CODE_BASE_METRICS[code_base]) if code_base else PANELS
     panels: dict[str, list[Curve]] = {name: [] for name in wanted}
     for number, run in enumerate(runs):
         scale = 1.0
         if len(runs) > 1:  # tokens of a step, at the mean of the run
-            seen = [(line["tokens_seen"], line["step"]) for line in run.logs if line["step"] and "tokens_seen" in line]
+            counts = [
+                (line["tokens_seen"], line["step"]) for line in run.logs if line["step"] and "tokens_seen" in line
+            ]
             if "tokens" in run.compute:  # a run that has ended may be shorter than --logging_steps
-                seen.append((run.compute["tokens"], run.step))
-            if not seen:
+                counts.append((run.compute["tokens"], run.step))
+            if not counts:
                 raise UserError(f"the log of {run.folder} has no line of training yet; leave this run out")
-            tokens, step = seen[-1]
+            tokens, step = counts[-1]
             scale = tokens / step
         baselines = run.held_out.get("frequencies", {})
         curves: dict[tuple[str, str], Curve] = {}
@@ -230,11 +251,11 @@ def make_panels(runs: Sequence[RunRecord], code_base: str = "") -> dict[str, lis
 
 
 def _kind_and_name(key: str) -> tuple[str, str]:
-    """Return kind of curve and metric of a key of the log: eval_new_mlm_loss -> "held-out: new", "mlm_loss"."""
+    """Return the kind of curve and the metric of a key in a log: eval_new_mlm_loss -> "held-out: new", "mlm_loss"."""
     if not key.startswith("eval_"):
         return "training", key
     rest = key.removeprefix("eval_")
     for name in (*PRETRAINING_METRICS, "loss"):
-        if rest not in (*MAIN, *PRETRAINING_METRICS) and rest.endswith(f"_{name}"):
+        if rest not in (*PANELS, *PRETRAINING_METRICS) and rest.endswith(f"_{name}"):
             return f"held-out: {rest.removesuffix(f'_{name}')}", name
     return "held-out", rest

@@ -26,7 +26,7 @@ from electra.report.blocks import (
 )
 from electra.report.drawing import Curve, draw_curves, render
 from electra.report.evaluation import percent
-from electra.report.metrics import LEADING, PRETRAINING_METRICS, make_panels, metric_title
+from electra.report.metrics import LEADING_PANELS, PRETRAINING_METRICS, make_panels, metric_title
 from electra.report.published import published_costs
 from electra.report.runs import HAS_LEARNED, RunRecord, names_of, read_run
 
@@ -50,9 +50,9 @@ ABOUT_SEGMENTS = (
 )
 """Sentence above the whole segments of the samples."""
 TOKENS_OF_SAMPLE = 32
-"""Tokens of a sample that a page shows at once, about a sentence: some five of them were chosen."""
+"""Tokens of a sample that a page shows unfolded: about a sentence, in which some five tokens were chosen."""
 COUNTS = {"documents": "documents", "corpus_tokens": "tokens"}
-"""Value of the plan that the first line of a page has -> its unit."""
+"""Name of a number in the plan that the first line of a page has -> its unit."""
 RUN_SIZES = {
     "objective": "objective",
     "documents": "documents",
@@ -117,10 +117,10 @@ def report_blocks(
 
 
 def _curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], code_base: str) -> Blocks:
-    """Return a figure of the metrics that say whether the networks learn, and one of the others, which is folded."""
+    """Return a figure of `LEADING_PANELS`, and one of the others, which is folded; of a code base, one of all."""
     leading = dict(panels)
     if not code_base:  # accuracy at [MASK] stands for that at all chosen positions
-        shown_first = [name for name in LEADING if name in panels and f"{name}_mask_token" not in panels]
+        shown_first = [name for name in LEADING_PANELS if name in panels and f"{name}_mask_token" not in panels]
         leading = {name: panels[name] for name in shown_first}
     others = {name: curves for name, curves in panels.items() if name not in leading}
     figures = []
@@ -137,7 +137,7 @@ def _curves(panels: Mapping[str, Sequence[Curve]], runs: Sequence[RunRecord], co
 
 
 def about_run(metrics: Mapping[str, Any], step: int) -> str:
-    """Return what tells a run from others: its text, length and date.
+    """Return what a run was trained on, for how long and when, in words.
 
     Args:
         metrics: content of metrics.json; {} before the run ends.
@@ -199,6 +199,7 @@ def _sizes(runs: Sequence[RunRecord]) -> Blocks:
 
 
 def _samples(runs: Sequence[RunRecord]) -> Blocks:
+    """Return the beginnings of the samples of all runs, and under a fold whole segments."""
     blocks: Blocks = []
     for run in runs:
         if run.samples and len(runs) > 1:
@@ -244,13 +245,15 @@ def write_run_report(
     more: Sequence[Block] = (),
     code_base: str = "",
 ) -> list[Path]:
-    """Write report.html and training_curves.png of runs, finished or not, and return the paths.
+    """Write report.html and training_curves.png of runs, finished or not, and return the paths of both files.
 
     Args:
         output: folder of the files; None for the folder of the run, or of the first run.
         more: see `report_blocks`.
-        code_base: code base of `CODE_BASE_METRICS` whose metrics the curves show; the names of the files then
-            end with its name.
+        code_base: code base of `CODE_BASE_METRICS` whose metrics the curves show; the names of the files then end
+            with its name, as in `report_rc2020.html`. "" for the metrics of the log.
+    Raises:
+        UserError: a folder is no run, or the first one has no metric of the code base.
     """
     runs = [read_run(folder, name) for folder, name in names_of(folders).items()]
     folder = output or runs[0].folder
@@ -272,7 +275,10 @@ def write_run_report(
 
 
 def try_to_report(folder: Path) -> list[Path]:
-    """Write the report at the end of a run and return its paths; on failure log it, because the networks are saved."""
+    """Write the report at the end of a run, and return the paths; if it fails, warn, and return [].
+
+    The run has not failed, since its networks are saved.
+    """
     try:
         files = write_run_report([folder])
     except Exception as error:
@@ -284,20 +290,20 @@ def try_to_report(folder: Path) -> list[Path]:
 
 # ---- the cost of a GLUE score beside published systems
 
-# The table is that of efficiency in rc2020_electra's README. Its pfs-days are of the hardware: devices x days x peak
-# rate x .33; the pfs-days of the counted FLOPs have a column of their own. As there, costs are divided by the score as
-# a fraction: .155 pfs-days for 77.0 are .202.
+# The table is that of efficiency in rc2020_electra's README. A cost in pfs-days is devices x days x peak rate x .33,
+# and is divided by the score as a fraction: .155 pfs-days for 77.0 are .202. Another column has the pfs-days of the
+# counted FLOPs.
 
 
 PEAK_UTILIZATION = 0.33
-"""Share of the peak rate that OpenAI's rule assumes ("AI and Compute", 2018, appendix)."""
+"""Share of the peak rate that devices reach, by the rule of OpenAI's "AI and Compute" (2018, appendix)."""
 
 
 def efficiency_section(run: RunRecord, averages: Mapping[str, float | None]) -> Blocks:
-    """Return the table of costs, the run's row above published ones; [] if the run does not say how long it trained.
+    """Return the table of costs, the run's row above published ones; [] if the run has not recorded its cost.
 
     Args:
-        averages: AVG and GLUE as fractions, None if a task is missing.
+        averages: averages `AVG` and `GLUE` as fractions, None if a task is missing.
     """
     compute = run.compute
     needed = {"training_seconds", "peak_flops_per_second", "devices", "device", "google_flops"}

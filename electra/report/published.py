@@ -6,10 +6,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from typing_extensions import TypedDict
+
 from electra.base.files import read_yaml
 
 PUBLISHED_FILE = Path(__file__).with_name("published.yaml")
 """File with all published rows, by kind of task, and the costs."""
+
+
+class PublishedCosts(TypedDict):
+    """The published costs of pre-training as a table: the titles of columns, the cells of rows, and notes below."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    notes: list[str]
 
 
 class PublishedScores(NamedTuple):
@@ -17,9 +27,10 @@ class PublishedScores(NamedTuple):
 
     Args:
         scores: task -> metric -> percent; empty if the source reports an average alone.
+        protocol: how the scores were made, in words, such as `median of 5; MNLI mean`.
         source, table: URL of the source, and the table within the source.
         split: "dev", or "test" where the labels are not public.
-        printed_average: the mean of the tasks as the source prints it.
+        printed_average: mean of the tasks in percent, as the source prints it; needed without `scores`.
         notes: corrections and inconsistencies of the source.
     """
 
@@ -41,6 +52,7 @@ class PublishedScores(NamedTuple):
 
 @cache
 def _published() -> Any:
+    """Return the content of published.yaml, which is read once in a process."""
     return read_yaml(PUBLISHED_FILE.read_text(encoding="utf-8"))
 
 
@@ -58,7 +70,7 @@ def published_scores(kind: str) -> list[PublishedScores]:
     return published
 
 
-def published_costs() -> Mapping[str, Any]:
-    """Return the table of costs: the titles of its `columns`, its `rows`, and `notes`."""
-    costs: Mapping[str, Any] = _published()["costs"]
+def published_costs() -> PublishedCosts:
+    """Return the published costs of pre-training."""
+    costs: PublishedCosts = _published()["costs"]
     return costs

@@ -1,4 +1,4 @@
-"""results.jsonl, one line for each finished run (task, seed), and its summary over seeds and tasks. No torch.
+"""results.jsonl, one line for each finished run (task, seed), and the summary of its results over seeds. No torch.
 
 A line is written as a whole and synced; a line that was cut short by a kill is ignored and then overwritten. Lines
 contain no times, so that an interrupted evaluation ends with the same file as an uninterrupted one.
@@ -50,8 +50,9 @@ class Result:
         model, parameters: the encoder as named on the command line, and its size.
         rows: number of examples in each split.
         settings: hyperparameters and fingerprints of the data.
-        paired_errors: baseline -> dev or test -> standard error of the difference between both headline metrics on the
-            same rows; {} if they have no scores of rows, and in results of earlier versions.
+        paired_errors: title of a baseline -> dev or test -> standard error of the difference between the headline
+            metrics of run and baseline on the same rows; {} if the task has no `row_scores`, and in results of earlier
+            versions.
     """
 
     task: str
@@ -68,7 +69,11 @@ class Result:
 
 
 def read_results(path: Path) -> list[Result]:
-    """Return all results of a file in order, [] if there is no file. An incomplete last line is ignored."""
+    """Return all results of a file in order, [] if there is no file. An incomplete last line is ignored.
+
+    Raises:
+        UserError: a complete line is no result.
+    """
     if not path.exists():
         return []
     whole, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
@@ -103,29 +108,32 @@ def read_evaluation(folder: Path) -> list[Result]:
     return results
 
 
-def without_model(result: Result, metrics: dict[str, float | None]) -> Result:
-    """Return the result of a baseline: its metrics, with task, seed and rows of another result."""
+def result_of_baseline(metrics: dict[str, float | None], result: Result) -> Result:
+    """Return the metrics of a baseline as a result, with task, seed and rows of the result that it is beside."""
     return replace(result, metrics=metrics, collapsed=False, start="", model="", parameters=0, settings={})
 
 
 def read_baselines(folder: Path, results: Collection[Result]) -> dict[str, list[Result]]:
-    """Return the results of the baselines by name, one for each task and seed of an evaluation.
+    """Return title of a baseline -> its results: one for each task and seed of the evaluation in a folder.
 
-    If a baseline has equal scores for all seeds of a task, they are one result.
+    If a baseline has equal metrics for all seeds of a task, it has one result for the task.
+
+    Args:
+        results: results of the evaluation itself.
     """
-    results_by_name: dict[str, list[Result]] = {}
+    results_by_title: dict[str, list[Result]] = {}
     for task in dict.fromkeys(result.task for result in results):
         by_seed = {result.seed: result for result in results if result.task == task}
-        scores: dict[str, list[Result]] = {}
+        of_task: dict[str, list[Result]] = {}
         for seed, result in sorted(by_seed.items()):
             path = folder / "predictions" / f"{task}-{seed}{BASELINES_ENDING}"
             if path.is_file():
-                for name, metrics in read_json(path, dict[str, dict[str, float | None]]).items():
-                    scores.setdefault(name, []).append(without_model(result, metrics))
-        for name, runs in scores.items():
-            is_one = all(run.metrics == runs[0].metrics for run in runs)
-            results_by_name.setdefault(name, []).extend(runs[:1] if is_one else runs)
-    return results_by_name
+                for title, metrics in read_json(path, dict[str, dict[str, float | None]]).items():
+                    of_task.setdefault(title, []).append(result_of_baseline(metrics, result))
+        for title, of_seeds in of_task.items():
+            are_equal = all(baseline.metrics == of_seeds[0].metrics for baseline in of_seeds)
+            results_by_title.setdefault(title, []).extend(of_seeds[:1] if are_equal else of_seeds)
+    return results_by_title
 
 
 def append_result(path: Path, result: Result) -> None:
@@ -154,11 +162,12 @@ class Metric:
     Args:
         title: title in tables.
         definition: a sentence or two for readers; "" if the definition of another metric covers this one.
-        lower_is_better: whether less is better: in rankings, in verdicts, and for undefined values, the worst of all.
-        error: what a value's standard error follows from, besides the number of examples: it is a share of them, or a
-            correlation in [-1, 1]; a mean of values in [0, 1] counts as a share, whose error is an upper bound. "none"
-            for a number without such a rule, such as a loss. Shares are shown in percent by all reports, other values
-            by those of fine-tuning.
+        lower_is_better: whether less is better: in rankings, in verdicts, and where an undefined value counts as the
+            worst one.
+        error: the rule of a value's standard error: "share" for a share of the examples, or for a mean of values in
+            [0, 1], whose error is at most that of a share; "correlation" for one in [-1, 1]; "none" for a number
+            without a rule, such as a loss. Shares are shown in percent by all reports, other values by those of
+            fine-tuning.
     """
 
     name: str
@@ -191,7 +200,7 @@ class ScoredTask:
 
     Args:
         headline: the metric that averages and pictures show.
-        rows: official number of rows by split, if there is one.
+        rows: split -> official number of its rows; {} for data of the user.
         columns: the metrics in the overview; if empty, the headline.
     """
 
@@ -202,67 +211,78 @@ class ScoredTask:
     columns: Collection[str] = ()
 
 
-class Spread(NamedTuple):
-    """The values of a metric by seed, None where it is undefined. A seed that was not measured has no value."""
+class SeedScores(NamedTuple):
+    """The values of a metric over the seeds of a task.
+
+    Args:
+        values: seed -> value, None where it is undefined. A seed that was not measured is missing.
+        worst: worst value of the metric, as which an undefined one counts: inf if less is better.
+    """
 
     values: Mapping[int, float | None]
     worst: float = -math.inf
 
     @property
-    def defined(self) -> list[float]:
+    def defined_values(self) -> list[float]:
         return [value for value in self.values.values() if value is not None]
 
     @property
-    def undefined(self) -> int:
-        return len(self.values) - len(self.defined)
+    def undefined_count(self) -> int:
+        return len(self.values) - len(self.defined_values)
 
     @property
     def median(self) -> float | None:
-        """Return the median, in which undefined values count as the worst ones; None if it is undefined or of none."""
+        """Return the median, with `worst` for undefined values; None if it is then infinite, or without any value."""
         if not self.values:
             return None
-        return defined(statistics.median([*self.defined, *[self.worst] * self.undefined]))
+        return defined(statistics.median([*self.defined_values, *[self.worst] * self.undefined_count]))
 
     @property
     def std(self) -> float | None:
-        """Return the standard deviation over n values, with n - 1; None for one value, or if a value is undefined."""
-        return None if self.undefined or len(self.values) < 2 else statistics.stdev(self.defined)
+        """Return the standard deviation, with n - 1; None with less than two values, or if one is undefined."""
+        return None if self.undefined_count or len(self.values) < 2 else statistics.stdev(self.defined_values)
 
 
 class TaskSummary(NamedTuple):
-    """All runs of one task, seeds ascending, and the metrics of its kind."""
+    """The results of one task, seeds ascending, and the metrics of its kind."""
 
     task: ScoredTask
     results: tuple[Result, ...]
     metrics_of_kind: Metrics
 
     @property
-    def headline(self) -> Spread:
-        return self.spread(self.task.headline)
+    def headline(self) -> SeedScores:
+        """Return the values of the task's headline metric."""
+        return self.seed_scores(self.task.headline)
 
     @property
-    def metrics(self) -> dict[str, Spread]:
+    def metrics(self) -> dict[str, SeedScores]:
+        """Return name -> values of each metric that a result has."""
         names = dict.fromkeys(metric for result in self.results for metric in result.metrics)
-        return {name: self.spread(name) for name in names}
+        return {name: self.seed_scores(name) for name in names}
 
-    def spread(self, metric: str) -> Spread:
-        """Return the values of a metric, of the seeds whose results have it."""
+    def seed_scores(self, metric: str) -> SeedScores:
+        """Return the values of a metric over the seeds whose results have it."""
         values = {result.seed: defined(result.metrics[metric]) for result in self.results if metric in result.metrics}
-        return Spread(values, math.inf if self.metric(metric).lower_is_better else -math.inf)
+        return SeedScores(values, math.inf if self.metric(metric).lower_is_better else -math.inf)
 
     def metric(self, name: str) -> Metric:
         """Return the metric of a name; see `metric_of`."""
         return metric_of(self.metrics_of_kind, name)
 
     @property
-    def collapsed(self) -> int:
+    def collapsed_count(self) -> int:
+        """Return the number of runs that have collapsed."""
         return sum(result.collapsed for result in self.results)
 
 
 class RunSummary(NamedTuple):
-    """All results of one model in one folder: one row of a table.
+    """All results of one model, or of one baseline, in one folder: a row of a table.
 
-    An average is the mean of the medians of the headline metrics, a fraction; None if a task has no median.
+    Args:
+        model, parameters: see `Result`; "" and 0 for a baseline.
+        averages: name of an average -> mean of the medians of its tasks' headline metrics, a fraction; None if one of
+            these tasks has no median.
     """
 
     name: str

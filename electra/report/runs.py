@@ -25,7 +25,6 @@ HAS_LEARNED = "has started to learn"
 """Words in the verdict of metrics.json if the discriminator learns; a page shows such a verdict in green."""
 TESTSET = "fixed"
 """Name of a corrupted test set (--eval_corruption) among the held-out texts."""
-
 TEST = "test"
 """Name of the test set (--test_fraction), whose metrics begin with `test_`."""
 
@@ -46,9 +45,16 @@ class TrainingState(TypedDict, total=False):
 
 
 class RunMetrics(TypedDict, total=False):
-    """The content of metrics.json of a finished run; `plan` has the fields of `Plan`, `compute` those of the ledger.
+    """The content of metrics.json of a finished run.
 
-    `generator_verdict` has the fields of `Verdict`.
+    Attributes:
+        plan: fields of `Plan`, and more about the run, such as `changes` of its options.
+        held_out: column of the table of held-out metrics, such as `trained` -> metric -> value.
+        test: metrics of the test set, whose names begin with `test_`.
+        compute: cost of the run, see `compute_ledger`.
+        verdict: sentence on whether the discriminator learns.
+        generator_verdict: fields of the `Verdict` on the generator.
+        date: date of the end.
     """
 
     plan: Required[dict[str, Any]]
@@ -62,10 +68,15 @@ class RunMetrics(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A record of a run from its files: Trainer's log by step, the number of optimizer steps, options, metrics.
+    """A record of a run, from its files.
 
-    `metrics` is the content of metrics.json, None until the run ends; `options` is that of config.yaml without
-    secrets. `notes` are sentences about the state of the run.
+    Args:
+        name: name of the run in reports.
+        logs: lines of Trainer's log, in order.
+        step: number of optimizer steps so far.
+        metrics: content of metrics.json; None before the run ends.
+        options: content of config.yaml, without secrets.
+        notes: sentences about the state of the run, such as that it has not ended.
     """
 
     name: str
@@ -79,21 +90,23 @@ class RunRecord:
 
     @property
     def plan(self) -> Mapping[str, Any]:
+        """Return the plan; {} before the run ends."""
         return self.metrics["plan"] if self.metrics else {}
 
     @property
     def compute(self) -> Mapping[str, Any]:
+        """Return the cost of the run; {} before the run ends."""
         return self.metrics.get("compute", {}) if self.metrics else {}
 
     @property
     def test(self) -> dict[str, float]:
-        """Return the metrics of the test set, without `test_`; {} before the run ends, or without a test set."""
+        """Return the metrics of the test set, named without `test_`; {} before the run ends, or without a test set."""
         test_metrics = self.metrics.get("test", {}) if self.metrics else {}
         return {name.removeprefix(f"{TEST}_"): value for name, value in test_metrics.items() if value is not None}
 
     @property
     def held_out(self) -> dict[str, dict[str, float]]:
-        """Return the columns of held-out metrics by name; {} before the run ends."""
+        """Return column of held-out metrics -> metric -> value, without undefined ones; {} before the run ends."""
         columns = self.metrics.get("held_out", {}) if self.metrics else {}
         return {
             name: {metric: value for metric, value in column.items() if value is not None}
@@ -102,14 +115,20 @@ class RunRecord:
 
 
 def names_of(folders: Sequence[Path]) -> dict[Path, str]:
-    """Return the name of each folder, or its path if two folders have the same name."""
+    """Return folder -> its name, or its path for all folders if two have the same name."""
     names = {folder: folder.resolve().name for folder in folders}
     is_unique = len(set(names.values())) == len(names)
     return names if is_unique else {folder: str(folder) for folder in folders}
 
 
 def read_run(folder: Path, name: str = "") -> RunRecord:
-    """Return the record of a run from its folder, or from a single checkpoint."""
+    """Return the record of a run from its folder, or from that of a single checkpoint.
+
+    Args:
+        name: name of the run in reports; "" for that of the folder.
+    Raises:
+        UserError: there is no such folder, or it has no training log.
+    """
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; name a run of run_pretraining.py")
     files = [path / STATE_NAME for path in (folder, *checkpoints_of(folder)[:1])]

@@ -1,8 +1,8 @@
 """Verdicts: sentences that compare a score with others, and say what to try if it is low. No torch.
 
 All verdicts on scores are made here: those of fine-tuning, minimal pairs, `electra detect`, sweeps and generators.
-A difference is clear from twice its standard error on. There is no verdict without an error, from a handful of
-examples, or on texts that the network cannot read.
+A difference is clear if it is more than twice its standard error. There is no verdict without an error, from a
+handful of examples, or on texts that the network cannot read.
 """
 
 import math
@@ -13,7 +13,7 @@ from electra.report.blocks import Verdict
 from electra.report.results import Metric, Result
 
 CLEAR_ERRORS = 2.0
-"""Margin in standard errors from which a score is called above or below another."""
+"""Difference in standard errors above which a score is called above or below another."""
 FEWEST_EXAMPLES = 50
 """Examples of a development set below which there is no verdict: an accuracy has a standard error of up to 7 %."""
 MOST_UNKNOWN = 1 / 3
@@ -23,24 +23,24 @@ FEW_STEPS = 500
 MOST_ADVISED_EPOCHS = 40
 """Epochs that are advised, at most."""
 SMALL_NETWORK = 10_000_000
-"""Parameters below which a network learns a task with a higher learning rate, the same in all layers: it is smaller
-than the networks for which the defaults were published."""
+"""Parameters below which a network is advised a higher learning rate, the same in all layers: it is smaller than the
+networks for which the defaults were published."""
 SMALL_RATE = 1e-3
 """Learning rate that is advised for small networks."""
 MOST_CUT = 0.1
-"""Share of cut texts above which the advice names them."""
+"""Share of cut texts above which verdicts and advice mention them."""
 FIRST_TOKEN_HEADS = ("hf", "google")
 """Values of --head that read the first token alone."""
 CAN_READ_MEAN = "can_read_mean"
-"""Key in the settings of a result whose encoder --head hf_mean accepts."""
+"""Setting of a result: True if --head hf_mean accepts the encoder, else missing."""
 NOT_STARTED = "auc_before_start"
-"""Key in the settings of a result whose encoder had not started to learn when its pre-training ended: its held-out
-AUC."""
+"""Setting of a result: held-out AUC of an encoder that had not started to learn when its pre-training ended, else
+missing."""
 WORDS_ARE_BETTER = (
     "The bag of words is as good or better here and is trained in seconds: TF-IDF with a linear model, as in "
     "scikit-learn."
 )
-"""Sentence behind the advice on a network whose score is not above that of a bag of words."""
+"""Sentences behind the advice on a network whose score is not above that of a bag of words."""
 
 
 class Rival(NamedTuple):
@@ -49,9 +49,9 @@ class Rival(NamedTuple):
     Args:
         name: name in a sentence, such as `the bag of words`.
         error: standard error of the difference of both scores, in the unit of the score.
-        note: words behind the comparison, with what else the reader must know about the rival.
-        is_of_words: whether it is TF-IDF with a linear model, which a user can take in place of a network.
-        lower_is_better: whether less of this score is better.
+        note: words behind the comparison, with what else a reader must know about the rival; "" for nothing.
+        is_of_words: whether the rival is a bag of words, which a user can take in place of a network.
+        lower_is_better: whether less is better, in both scores.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Comparison(NamedTuple):
 
 
 def gain(score: float, rival: Rival) -> float:
-    """Return by how much a score is better than a rival's, in the unit of the score; negative if it is worse."""
+    """Return by how much a score is better than that of a rival, in the unit of the score; negative if it is worse."""
     return rival.score - score if rival.lower_is_better else score - rival.score
 
 
@@ -92,7 +92,7 @@ def verdict(
 
     Args:
         what: the beginning of the sentence: the score by name, with its value.
-        show: function that returns a score, or the difference of two, as text.
+        show: function that returns a score, or a difference of scores, as text.
         sample: what the errors come from, such as `83 texts`.
         why_none: the reason why there is no verdict, such as `40 texts are too few`; "" if there is one.
     """
@@ -114,10 +114,9 @@ def verdict(
 
 
 def is_disappointing(score: float, rivals: Sequence[Rival]) -> bool:
-    """Return True if a score is not clearly better than the worst rival, or not better than the best rival.
+    """Return True if a score is not clearly better than the worst rival, or not better than the best one.
 
-    The worst rival gives one answer to all rows, or is another rule without words. The best is a bag of words, where
-    there is one.
+    Usually the worst rival gives one answer to all rows, and the best is a bag of words. Without rivals, return False.
     """
     if not rivals:
         return False
@@ -126,14 +125,14 @@ def is_disappointing(score: float, rivals: Sequence[Rival]) -> bool:
 
 
 def advice(comparisons: Sequence[Comparison], result: Result, cut: float) -> str:
-    """Return sentences that say what to try if a score disappoints, and what is better; "" for good scores.
+    """Return sentences on what to try if a score disappoints, and on a better bag of words; "" for good scores.
 
     Networks that start from random weights are baselines themselves, and get no advice.
 
     Args:
-        comparisons: those of the development set and of the test set, if it is scored.
+        comparisons: comparisons on the development set, and on the test set if it is scored.
         result: one of the runs with these scores.
-        cut: share of the texts of which the network reads the beginning only.
+        cut: share of the texts, in [0, 1], of which the network reads only the beginning.
     """
     if result.start == "scratch" or not any(
         is_disappointing(comparison.score, comparison.rivals) for comparison in comparisons
@@ -149,7 +148,7 @@ def advice(comparisons: Sequence[Comparison], result: Result, cut: float) -> str
 
 
 def things_to_try(result: Result, cut: float) -> str:
-    """Return a sentence that says what to try after a low score; "" if there is nothing to advise.
+    """Return a sentence that says what to try after a low score; "" if nothing can be advised.
 
     Args:
         result: the run, whose settings and numbers decide what may help.
@@ -191,7 +190,7 @@ def things_to_try(result: Result, cut: float) -> str:
 
 
 def advice_on_encoder(result: Result) -> str:
-    """Return the advice on an encoder that had not started to learn, whatever its scores are; "" if it had."""
+    """Return the advice to pre-train for longer, if the encoder of a result had not started to learn; else ""."""
     auc = result.settings.get(NOT_STARTED)
     if auc is None:
         return ""
@@ -202,12 +201,20 @@ def advice_on_encoder(result: Result) -> str:
 
 
 def too_few(examples: int, unit: str) -> str:
-    """Return why a number of examples allows no verdict; "" if it allows one."""
+    """Return why a number of examples allows no verdict; "" if it allows one.
+
+    Args:
+        unit: what the examples are, in the plural.
+    """
     return f"{examples} {unit} are fewer than {FEWEST_EXAMPLES}" if examples < FEWEST_EXAMPLES else ""
 
 
 def for_a_verdict(unit: str) -> str:
-    """Return a sentence that says what to do if a development set is too small for a verdict."""
+    """Return a sentence that says what to do if a development set is too small for a verdict.
+
+    Args:
+        unit: see `too_few`.
+    """
     return (
         f"For a verdict, label more {unit}, or hold out {FEWEST_EXAMPLES} or more of them (--validation_fraction, "
         "--validation_file)."
@@ -215,18 +222,18 @@ def for_a_verdict(unit: str) -> str:
 
 
 def too_unknown(unknown: float) -> str:
-    """Return why a share of unknown tokens allows no verdict; "" if it allows one."""
+    """Return why a share of unknown tokens, in [0, 1], allows no verdict; "" if it allows one."""
     return f"{unknown:.0%} of the tokens are unknown to the tokenizer" if unknown > MOST_UNKNOWN else ""
 
 
 def paired_error(differences: Collection[float]) -> float:
     """Return the standard error of the mean difference between two scores of the same rows.
 
-    It is that of N + 2 rows: of two more rows, each side has one alone, so that it is not 0 where no row differs. For
-    right and wrong rows this is the adjusted Wald interval of Bonett and Price (2012).
+    It is computed with two more rows, of differences 1 and -1, so that it is not 0 where no row differs. For rows that
+    are right or wrong, this is the adjusted Wald interval of Bonett and Price (2012).
 
     Args:
-        differences: for each of N rows its part in the one score minus its part in the other, see `Task.row_scores`.
+        differences: for each row, its score by the one minus its score by the other, see `Task.row_scores`.
     """
     values = [*differences, 1.0, -1.0]
     mean = math.fsum(values) / len(values)
@@ -234,11 +241,11 @@ def paired_error(differences: Collection[float]) -> float:
 
 
 def sampling_error(metric: Metric, score: float, examples: int) -> float:
-    """Return the standard error of a score, as a fraction; 0 for a metric without a rule.
+    """Return the standard error of a score that the number of examples gives; 0 for a metric without a rule.
 
     Args:
         metric: metric of the score, whose `error` names the rule.
-        score: the score, as a fraction.
+        score: the score, as a fraction or a correlation.
         examples: number of the examples that are scored.
     """
     if metric.error == "none":

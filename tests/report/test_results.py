@@ -14,7 +14,7 @@ from electra.core.errors import UserError
 from electra.finetuning.registry import TASKS, reporting_of
 from electra.report.blocks import Table, Text, Verdict, text_table, to_html, write_report
 from electra.report.command import main
-from electra.report.results import Metric, Spread, append_result, by_name, read_results
+from electra.report.results import Metric, SeedScores, append_result, by_name, read_results
 from electra.tasks.glue.report import GLUE_REPORTING as GLUE
 from electra.tasks.glue.tasks import GLUE_TASKS
 from electra.tasks.squad.report import SQUAD_REPORTING as SQUAD
@@ -63,9 +63,9 @@ def test_a_line_that_is_no_result_is_named(tmp_path):
     ],
 )
 def test_a_spread_counts_undefined_values_as_the_worst(values, median, std):
-    spread = Spread(dict(enumerate(values)))
-    assert [spread.median, spread.std] == [median, std and approx(std)]
-    assert spread.undefined == values.count(None)
+    seed_scores = SeedScores(dict(enumerate(values)))
+    assert [seed_scores.median, seed_scores.std] == [median, std and approx(std)]
+    assert seed_scores.undefined_count == values.count(None)
 
 
 def summarize(*results):
@@ -75,7 +75,7 @@ def summarize(*results):
 def test_an_undefined_error_counts_as_the_largest():
     for name, expected in (("ece", 0.2), ("ece_matched", 0.2), ("accuracy", 0.1), ("of_no_table", 0.1)):
         found = summarize(*(result("rte", seed, {name: value}) for seed, value in enumerate((0.1, 0.2, None))))
-        assert found.tasks["rte"].spread(name).median == expected
+        assert found.tasks["rte"].seed_scores(name).median == expected
 
 
 def test_metrics_are_found_by_name_and_those_of_a_test_set_follow():
@@ -110,7 +110,7 @@ def test_seeds_are_in_order_and_their_failures_counted():
     ).tasks["stsb"]
     assert list(summary.headline.values.items()) == [(42, None), (43, None), (44, 0.7)]
     assert list(summary.metrics["pearson"].values.values()) == [None, 0.6, 0.8]
-    assert (summary.collapsed, summary.headline.undefined, len(summary.results)) == (1, 2, 3)
+    assert (summary.collapsed_count, summary.headline.undefined_count, len(summary.results)) == (1, 2, 3)
     one_set = summarize(result("mnli", 1, {"accuracy_matched": 0.8})).tasks["mnli"]
     assert one_set.headline.median is None and one_set.metrics["accuracy_matched"].median == 0.8
 
@@ -199,8 +199,8 @@ def test_a_verdict_on_several_tasks_tells_above_level_and_below(tmp_path):
 
 def test_a_run_that_is_older_than_a_metric_does_not_count_for_it(tmp_path):
     older = [result("stsb", 1, {"spearman": 0.5}), result("stsb", 2, {"spearman": 0.7, "pearson": 0.2})]
-    spread = summarize(*older).tasks["stsb"].spread("pearson")
-    assert (spread.median, spread.std, spread.undefined) == (0.2, None, 0)
+    seed_scores = summarize(*older).tasks["stsb"].seed_scores("pearson")
+    assert (seed_scores.median, seed_scores.std, seed_scores.undefined_count) == (0.2, None, 0)
     folder = run_folder(tmp_path / "a", [*older, result("stsb", 3, {"spearman": 0.6, "pearson": 0.4})])
     write_report(GLUE.report([folder]), folder)
     row = next(line for line in (folder / "report.md").read_text().splitlines() if line.startswith("| a | Pearson"))
