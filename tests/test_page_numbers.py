@@ -34,7 +34,7 @@ from electra.tokenizers.extend import LONGEST_TOKEN
 from electra.tokenizers.train import LONGEST_WORD
 from electra.tokenizers.unknown import WARN_UNKNOWN_RATE
 from electra.tools.commands import SPINS
-from electra.tools.probes import MOST_PAIRS, MOST_TEXTS, PARTS
+from electra.tools.probes import FOLDS, MOST_PAIRS, MOST_TEXTS
 from tests.helpers import ROOT, parametrize
 from tests.pretraining.test_find_run import STATES
 
@@ -133,7 +133,7 @@ def facts():
             f"(`--budget {DEFAULT_BUDGET}`)",
             f"at most {MOST_EPOCHS} epochs",
             f"the time of {words[TIMED_STEPS]} steps",
-            f"cross-validated in {words[PARTS]} parts",
+            f"cross-validated in {words[FOLDS]} parts",
             f"{MOST_PAIRS} pairs and {number(MOST_TEXTS)} texts are drawn",
             f"after {START_BUDGET // 10**6} million tokens and twice the warm-up",
             *(

@@ -20,16 +20,22 @@ from electra.finetuning.registry import TASKS
 
 
 class Verb(NamedTuple):
-    """A verb of `electra`: the module whose `main` runs the verb, a line about it, and what its help shows."""
+    """A verb of `electra`, as the command and its help have to know it.
+
+    Args:
+        module: module whose `main` runs the verb.
+        about: what the verb does, in a line.
+        example: arguments of a typical call.
+        basic: names of the options that `--help` shows, the most important first; "" for all. `--help all` shows every
+            option.
+        preset: option -> value that it has if no file or flag sets it. `main` has it as an argument, if there is one.
+    """
 
     module: str
     about: str
     example: str
-    """Arguments of a typical call."""
     basic: str = ""
-    """Names of the options that `--help` shows, the most important first; "" for all. `--help all` shows every one."""
     preset: Mapping[str, Any] = {}
-    """Option -> the value that it has if no file or flag sets it; `main` takes it if there is one."""
 
 
 VERBS = {
@@ -91,13 +97,12 @@ VERBS = {
         "output/small_owt --hub_model_id me/small_owt --private",
     ),
 }
-"""The commands by the word that follows `electra`, in the order of its help; those of tasks are registered."""
+"""Word behind `electra` -> its verb, in the order of the help; kinds of tasks have theirs from `TASKS`."""
 WITHOUT_TORCH = ("report", "push")
 """Verbs that import no torch: no line asks the user to wait for its import."""
-
 SPINS = "1000"
-"""Turns that a thread of torch waits for the others before it gives up its core. libgomp's own 300,000 take
-milliseconds, in which the thread that all wait for has no core if other work runs. No result depends on the number."""
+"""Turns for which a thread of torch waits for the others before it gives up its core. libgomp's own 300,000 turns take
+milliseconds; on a busy machine, the thread that all others wait for has no core meanwhile. No result depends on it."""
 
 
 def main() -> NoReturn:
@@ -108,7 +113,7 @@ def main() -> NoReturn:
 
 
 def run(name: str) -> NoReturn:
-    """Run a verb with the options in `sys.argv`."""
+    """Run a verb with the options in `sys.argv`, and exit with its code."""
     # When a process of a run is lost, torch would print its C++ calls; the error that follows is one line.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if "OMP_WAIT_POLICY" not in os.environ:
@@ -117,6 +122,11 @@ def run(name: str) -> NoReturn:
 
 
 def start(name: str) -> None:
+    """Print the help that is asked for, or import the module of a verb and run its `main`.
+
+    Raises:
+        UserError: there is no such verb.
+    """
     if name in ("", "-h", "--help"):
         print(overview(), flush=True)  # noqa: T201 - before any library is imported
         return
@@ -141,12 +151,12 @@ def start(name: str) -> None:
 
 
 def asks_for_help(words: Sequence[str]) -> bool:
-    """Return True if the words ask for the short help, that of the file; the parser itself answers `--help all`."""
+    """Return True if the words ask for the help in the verb's file; `--help all` is answered by the verb itself."""
     return any(word in ("-h", "--help") and following != "all" for word, following in zip_longest(words, words[1:]))
 
 
 def overview() -> str:
-    """Return the help of `electra` itself."""
+    """Return the help of `electra` without a verb."""
     verbs = [f"  {name:<10} {verb.about}" for name, verb in VERBS.items()]
     examples = [f"  electra {name} {VERBS[name].example}" for name in ("pretrain", "glue")]
     lines = ["usage: electra VERB [options]", "", *verbs, "", "examples:", *examples, ""]

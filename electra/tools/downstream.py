@@ -1,6 +1,6 @@
 """Fine-tuning from Python: `fine_tune`. The commands of the kinds of tasks in `TASKS` do the same.
 
-A command parses words, and this module takes values. From there on both go one way: `Arguments`, `Task`, `evaluate`.
+A command parses words, and this module takes values; both make `Arguments` and a `Task` and call `evaluate`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 TaskRows: TypeAlias = "str | Path | Sequence[str | Path] | Sequence[Mapping[str, object]] | Dataset | DataFrame"
 """Type of the rows of a split: a file, files, dictionaries, or a table."""
 Evaluate = Callable[[Arguments, Encoder | None], Evaluation | None]
-"""Type of a function of arguments and an encoder, None for the one that they name, that fine-tunes."""
+"""Type of a function that fine-tunes by arguments an encoder, which is None if the arguments name it."""
 TASKS_OF_USER = tuple(verb for verb, row in TASKS.items() if row.is_trained and row.takes_rows)
-"""Verbs of the kinds of tasks on data of the user."""
+"""Verbs of fine-tuning on data of the user."""
 
 
 def fine_tune(
@@ -125,7 +125,15 @@ def fine_tune(
 
 
 def _arguments(task: str | Task, data: Mapping[str, NamedRows], values: dict[str, Any]) -> tuple[Arguments, Evaluate]:
-    """Return the arguments of a task, and the function that fine-tunes with them."""
+    """Return the arguments of a task, and the function that fine-tunes by them.
+
+    Args:
+        task: see `fine_tune`.
+        data: split -> its rows; {} if the task brings its data.
+        values: option -> value; for files, the options that name them are added.
+    Raises:
+        UserError: there is no such task, it brings its own data, or an option is unknown or wrong.
+    """
     if isinstance(task, str) and task in TASKS_OF_USER:
         command: TaskCommand = command_of(task)
         preset = TASKS[task].preset
@@ -157,7 +165,11 @@ def _is_path(rows: Any) -> bool:
 
 
 def _fine_tuned(evaluation: Evaluation | None) -> FineTuned:
-    """Return the results of an evaluation's last task; other tasks are those whose encoder it starts from."""
+    """Return the results of the last task of an evaluation, whose other tasks are those that it starts from.
+
+    Raises:
+        UserError: another program makes the runs.
+    """
     assert evaluation is not None
     task = evaluation.tasks[-1]
     results = sorted(
@@ -166,7 +178,7 @@ def _fine_tuned(evaluation: Evaluation | None) -> FineTuned:
     if not results:
         raise UserError(f"another program makes the runs of {evaluation.folder}; wait for it and call again")
     run = evaluation.kind.reporting.summarize(results, "")
-    scores = {name: spread.median for name, spread in run.tasks[task.name].metrics.items()}
+    scores = {name: seed_scores.median for name, seed_scores in run.tasks[task.name].metrics.items()}
     model_folder = folder_of(evaluation, task) if read_saved(evaluation, task) is not None else None
     verdict = "\n".join(sentence.text for sentence in evaluation.kind.reporting.sentences([evaluation.folder]))
     return FineTuned(evaluation.folder, scores, results, model_folder, verdict)

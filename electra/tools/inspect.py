@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def to_terminal(sample: Sample) -> str:
-    """Return a sample as text for a terminal: its versions, and a line per token with the token's probability."""
+    """Return a sample as text for a terminal: its versions, and a table of tokens with the main network's numbers."""
     lines = []
     for name, tokens, _ in sample.lines():
         if name != "judged":
@@ -75,10 +75,10 @@ def to_terminal(sample: Sample) -> str:
             lines.append(f"{name:10}{text.strip()}")
     rows = []
     judged = zip(sample.shown, sample.original, sample.probabilities or [], strict=False)
-    for token, original, p in judged:
+    for token, original, number in judged:
         shown_token = marked(token).strip()
         was = original.strip() if token != original else ""
-        rows.append([shown_token, was, f"{p:.3f}"])
+        rows.append([shown_token, was, f"{number:.3f}"])
     if rows:
         lines += ["", text_table(Table(["token", "was", sample.score], rows))]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What a run is worth while it trains: minimal pairs, and a linear probe of texts with labels, at each evaluation.
+"""Two probes of the main network at each evaluation of a run: minimal pairs, and a linear probe on labelled texts.
 
 A discriminator's AUC depends on its generator, these two numbers do not. They are computed on the main network as it
 is, without training it and without random numbers, so that a run has the same weights with and without them.
@@ -43,11 +43,13 @@ from electra.tasks.minimal_pairs.scores import Scorer, SentenceBatch, encode_sen
 logger = logging.getLogger(__name__)
 
 MOST_PAIRS = 500
+"""Pairs of a file that are used, at most, because an evaluation must take seconds; see `draw_rows`."""
 MOST_TEXTS = 2_400
-"""Pairs and texts of a file that are used, at most, because an evaluation must take seconds; see `draw_rows`."""
+"""Texts of a file that are used, at most, for the same reason."""
 BATCH = 64
-PARTS = 5
-"""Texts of a forward pass, and parts of the cross-validation."""
+"""Texts of a forward pass."""
+FOLDS = 5
+"""Parts of the cross-validation."""
 TEXT_PAIRS = (("premise", "hypothesis"), ("sentence1", "sentence2"))
 """Names of columns with two texts that are read as a pair."""
 
@@ -60,6 +62,9 @@ def make_probes(
 ) -> list[Probe]:
     """Return the probes of --eval_pairs and --eval_classify, made from their files.
 
+    Args:
+        pairs_file, labels_file: paths of the files; None for no such probe.
+        model: model whose main network the probes are for; no weights are read.
     Raises:
         UserError: a file cannot be read, a sentence of a pair is longer than the network, or there are no classes.
     """
@@ -73,14 +78,14 @@ def make_probes(
 
 
 def pair_score_of(objective: Objective) -> str:
-    """Return the name in `electra pairs` of the score that an objective's main network gives sentences."""
+    """Return the score of sentences by an objective's main network, by its name in `electra pairs`."""
     if objective.finds_replaced:
         return "electric" if objective.is_energy_based else "discriminator"
     return "causal" if objective.is_causal else "pll"
 
 
 def draw_rows(groups: Sequence[str], count: int) -> list[int]:
-    """Return the numbers of all rows, or of `count` drawn ones, ascending: the same ones each time.
+    """Return the numbers of `count` drawn rows, or of all if they are fewer, ascending: the same ones each time.
 
     Each group, a paradigm or a class, has an equal share, as far as it has rows. The rows of a group are drawn at
     random, because files may repeat their groups in a regular order.
@@ -96,7 +101,12 @@ def draw_rows(groups: Sequence[str], count: int) -> list[int]:
 
 @dataclass(frozen=True)
 class PairsProbe:
-    """A probe of minimal pairs, which are tokenized, with the score that compares their sentences."""
+    """A probe of minimal pairs.
+
+    Args:
+        groups: tokenized sentences by length; text 2 i is the good one of pair i, text 2 i + 1 the bad one.
+        score: score that compares them, see `pair_score_of`.
+    """
 
     pairs: Sequence[Pair]
     groups: Sequence[SentenceBatch]
@@ -105,6 +115,13 @@ class PairsProbe:
 
     @classmethod
     def read(cls, path: str, tokenizer: PreTrainedTokenizerBase, score: str, longest: int) -> "PairsProbe":
+        """Return the probe of the pairs in a file.
+
+        Args:
+            longest: tokens of a sentence, at most.
+        Raises:
+            UserError: the file cannot be read, or a sentence is longer.
+        """
         all_pairs = load_pairs(path)
         pairs = [all_pairs[number] for number in draw_rows([pair.paradigm for pair in all_pairs], MOST_PAIRS)]
         groups = encode_sentences([text for pair in pairs for text in (pair.good, pair.bad)], tokenizer)
@@ -116,7 +133,7 @@ class PairsProbe:
         return cls(pairs, groups, score, tokenizer.mask_token_id)
 
     def __call__(self, model: ElectraForJointPretraining) -> dict[str, float]:
-        """Return `pairs_accuracy`, the mean over paradigms, ties counted half; nan if the network has diverged."""
+        """Return `pairs_accuracy`, the mean over paradigms as a fraction, ties half; nan for a diverged network."""
         is_detector = self.score in ("discriminator", "electric")
         scorer = Scorer(
             model.discriminator if is_detector else None,
@@ -133,7 +150,12 @@ class PairsProbe:
 
 @dataclass(frozen=True)
 class LabelProbe:
-    """A probe of N texts, which are tokenized, with the number of each text's class, (N,)."""
+    """A probe of texts with labels.
+
+    Args:
+        rows: N tokenized texts, or pairs of texts.
+        classes: number of each text's class, (N,).
+    """
 
     rows: ColumnRows
     classes: Array
@@ -141,6 +163,13 @@ class LabelProbe:
 
     @classmethod
     def read(cls, path: str, tokenizer: PreTrainedTokenizerBase, longest: int) -> "LabelProbe":
+        """Return the probe of the texts in a file that have a label.
+
+        Args:
+            longest: tokens of a text that are read, at most.
+        Raises:
+            UserError: the file cannot be read, or has fewer than two classes of `FOLDS` texts.
+        """
         rows = list(read_rows(path, skips_empty=True))
         named_columns = [TextColumns(*pair) for pair in TEXT_PAIRS if rows and {*pair} <= rows[0][1].keys()]
         columns = named_columns[0] if named_columns else TextColumns()
@@ -153,10 +182,10 @@ class LabelProbe:
         examples = [labelled[number] for number in numbers]
         labels = [str(example.label) for example in examples]
         counts = Counter(labels)
-        frequent = [count for count in counts.values() if count >= PARTS]
+        frequent = [count for count in counts.values() if count >= FOLDS]
         if len(frequent) < 2:
             raise UserError(
-                f"{path} has fewer than two classes with {PARTS} texts each; give texts with one label each"
+                f"{path} has fewer than two classes with {FOLDS} texts each; give texts with one label each"
             )
         encoded, _ = encode_texts(examples, tokenizer, longest, in_windows=False)
         share = max(counts.values()) / len(labels)
@@ -168,15 +197,15 @@ class LabelProbe:
         return cls(encoded, classes, PaddingCollator(tokenizer.pad_token_id))
 
     def __call__(self, model: ElectraForJointPretraining) -> dict[str, float]:
-        """Return `probe_accuracy`, which is cross-validated; nan if the network has diverged."""
+        """Return `probe_accuracy`, a fraction, cross-validated; nan for a diverged network."""
         features = self.features(model)
         if not np.isfinite(features).all():
             return {"probe_accuracy": math.nan}
         classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=500))
-        parts = StratifiedKFold(PARTS, shuffle=True, random_state=0)  # files may be sorted by label
+        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)  # files may be sorted by label
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about rare classes, and steps that did not suffice
-            return {"probe_accuracy": float(cross_val_score(classifier, features, self.classes, cv=parts).mean())}
+            return {"probe_accuracy": float(cross_val_score(classifier, features, self.classes, cv=folds).mean())}
 
     @torch.inference_mode()
     def features(self, model: ElectraForJointPretraining) -> Array:

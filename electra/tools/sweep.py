@@ -90,9 +90,9 @@ STUDY_NAME = "study.log"
 SIGN_OF_LIFE = 5.0
 """Seconds between two signs of life of a worker, and between two looks for points that are free."""
 SILENT_AFTER = 60.0
-"""Seconds without a sign of life after which a point is taken over from its worker."""
+"""Seconds without a sign of life after which another worker takes a point over."""
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
-"""States of a trial that has run its point to the end: complete, or pruned if the point has no score."""
+"""States of a trial whose point has finished; pruned means without a score."""
 NOT_COMPARABLE = (
     "Held-out metrics are comparable between points with the same text, tokenizer, length and masks; those of the "
     "discriminator depend on its generator, too, whose samples it judges. To rank other points, add --glue, or use "
@@ -109,13 +109,14 @@ ABOUT_FREQUENCIES = f"{FREQUENCIES}: a baseline that knows how frequent each tok
 
 
 class LockLostError(Exception):
-    """The error of a command that was silent for so long that another one has taken the lock of the study."""
+    """The error of a command whose lock of the study another one has taken, because it was silent for too long."""
 
 
 class StudyLock(JournalFileSymlinkLock):
-    """The lock of a study's file; if another command has taken the lock, its release is a `LockLostError`."""
+    """The lock of a study's file."""
 
     def release(self) -> None:
+        """Release the lock; raise a `LockLostError` if another command has taken it."""
         try:
             super().release()
         except RuntimeError as error:
@@ -123,7 +124,7 @@ class StudyLock(JournalFileSymlinkLock):
 
 
 def open_journal(path: str) -> BaseStorage:
-    """Return the storage of optuna in a file."""
+    """Return the storage of optuna in a file, which is made if there is none."""
     return JournalStorage(JournalFileBackend(path, lock_obj=StudyLock(path)))
 
 
@@ -140,7 +141,7 @@ class Worker:
 
     Args:
         commands: maker of the command lines, with the sweep and its folder.
-        points: the points that depend on no result, by name.
+        points: name -> point that depends on no result.
         total: number of all points, with those that a Bayesian search draws later.
         url: database of the study; None for a file in the folder.
     """
@@ -170,11 +171,14 @@ class Worker:
 
     @property
     def trials(self) -> list[FrozenTrial]:
+        """Return all trials of the study, in the order of their start."""
         return self.study.get_trials(deepcopy=False)
 
     def record_settings(self, settings: Mapping[str, object]) -> None:
-        """Record the settings that all points share in the study.
+        """Record in the study the settings that all points share.
 
+        Args:
+            settings: see `settings_of`.
         Raises:
             UserError: the study has points that were run with other settings.
         """
@@ -213,7 +217,7 @@ class Worker:
             is_waiting = not has_run
 
     def run_next(self) -> tuple[bool, bool]:
-        """Run the first point that is free; return whether all points have finished, and whether one has run."""
+        """Run the first free point, if there is one; return whether none is left to run, and whether one has run."""
         is_finished = True
         for point in self.open_points():
             is_finished = False
@@ -224,7 +228,7 @@ class Worker:
         return is_finished, False
 
     def open_points(self) -> Iterator[SweepPoint]:
-        """Yield the points that have neither finished nor failed; at the end, a Bayesian search draws a new one."""
+        """Yield the points that have neither finished nor failed here, then one that a Bayesian search draws."""
         points = self.current_points()
         settled = self.finished().keys() | self.failed
         yield from (point for name, point in points.items() if name not in settled)
@@ -235,7 +239,7 @@ class Worker:
                 yield point
 
     def current_points(self) -> dict[str, SweepPoint]:
-        """Return the points by name; of a Bayesian search, the points drawn so far, in order."""
+        """Return name -> point; of a Bayesian search, also the points that were drawn so far, in order."""
         points = dict(self.points)
         for trial in self.trials if self.sweep.method == "bayes" else ():
             about = trial.user_attrs
@@ -244,19 +248,19 @@ class Worker:
         return dict(islice(points.items(), self.total))
 
     def finished(self) -> dict[str, FrozenTrial]:
-        """Return the finished trials with the same words of --glue, each by the name of its point."""
+        """Return name of a point -> its finished trial with the same words of --glue."""
         finished = [trial for trial in self.trials if trial.state in FINISHED]
         return {
             trial.user_attrs["point"]: trial for trial in finished if self.glue in (None, trial.user_attrs["glue"])
         }
 
     def running(self, point: SweepPoint) -> list[FrozenTrial]:
-        """Return the trials that run a point, the first one first."""
+        """Return the trials that run a point, the earliest first."""
         running = [trial for trial in self.trials if trial.state == TrialState.RUNNING]
         return [trial for trial in running if trial.user_attrs["point"] == point.name]
 
     def claim(self, point: SweepPoint) -> int | None:
-        """Return the id of a new trial that runs a point; None if another command runs or has finished the point."""
+        """Add a trial that runs a point, and return its id; None if another command has the point, or has run it."""
         for trial in self.running(point):
             if time.time() - trial.user_attrs["alive"] < SILENT_AFTER:
                 return None
@@ -284,7 +288,10 @@ class Worker:
             self.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
 
     def note(self, trial: int, **about: object) -> None:
-        """Write values, and the time as a sign of life, into the record of a trial.
+        """Write values, and the time as a sign of life, into a trial.
+
+        Args:
+            trial: id of the trial.
 
         Raises:
             UpdateFinishedTrialError: the point was taken over.
@@ -293,7 +300,10 @@ class Worker:
             self.storage.set_trial_user_attr(trial, name, value)
 
     def run_point(self, point: SweepPoint, trial: int) -> None:
-        """Run the commands of a point, and record its results, or that it has failed.
+        """Run the commands of a point, and record its metrics, or that it has failed.
+
+        Args:
+            trial: id of the trial that runs the point.
 
         Raises:
             UpdateFinishedTrialError: the point was taken over by another command.
@@ -344,7 +354,12 @@ class Worker:
             raise UserError(f"exit code {process.returncode}, {last.strip()[:300]}; see {log}")
 
     def stop(self, continue_with: str, number: int, _: FrameType | None) -> None:
-        """Handle a signal: start no more points and let the process save a checkpoint; kill it at a second signal."""
+        """Handle a signal: start no more points and let the process save a checkpoint; kill it at a second signal.
+
+        Args:
+            continue_with: command line that continues the sweep.
+            number: number of the signal.
+        """
         if self.process is not None:
             self.process.kill() if self.code else self.process.terminate()
         if not self.code:
@@ -354,7 +369,7 @@ class Worker:
 
 
 def setting_in_words(setting: object) -> str:
-    """Return what a setting of `settings_of` is, as words of a message."""
+    """Return a setting of `settings_of` as words of a message."""
     if setting == "values":
         return "swept over several values"
     if isinstance(setting, dict) and setting.keys() & {"values", "min"}:
@@ -366,7 +381,11 @@ def setting_in_words(setting: object) -> str:
 
 
 def ranking(sweep: Sweep, metrics: Mapping[str, float | None]) -> str:
-    """Return the metric that ranks points: the metric of the sweep; for fine-tuned points, one of their scores."""
+    """Return the metric that ranks points: that of the sweep; for fine-tuned points, one of their scores.
+
+    Args:
+        metrics: metrics of a point, or of all.
+    """
     scores = [name for name in metrics if name in GLUE.reporting.averages or name.startswith("median/")]
     asked_metric = sweep.metric["name"]
     preferred = [name for name in (asked_metric, "AVG") if name in scores and not pd.isna(metrics[name])]
@@ -383,7 +402,7 @@ def title_of(metric: str) -> str:
 
 
 def is_comparable(metric: str) -> bool:
-    """Return True if a metric compares networks with different generators, as it does not depend on their samples."""
+    """Return True if a metric compares networks with different generators, whose samples it does not depend on."""
     kind, _, name = metric.rpartition("/")
     return kind != "eval" or name.startswith("fixed_") or name in dict(PROBE_ROWS)
 
@@ -399,13 +418,14 @@ class SweepRow(NamedTuple):
     """A row of the table: points that differ in nothing but the seed.
 
     Args:
-        values: values that the points share, as text.
+        values: swept option -> value that the points share, as text.
         points: names of the points.
         seeds: number of runs with these values: of points, or of their fine-tuning.
-        score: median of the metric; nan if a point has none, without which the median would be too good.
-        std: standard deviation over the points, or over the fine-tuning runs of one point; nan without several.
-        error: standard error of the score: of the seeds, and of the size of the development set.
-        baseline: median of a held-out metric of token frequencies, on the same masks; nan if there is none.
+        score: median of the metric; nan if one of the points has no value, because a median of the others would be too
+            good.
+        std: standard deviation over the points, or over the fine-tuning runs of a single point; nan for a single run.
+        error: standard error of the score, from `std` and the size of the development set.
+        baseline: median of the metric of token frequencies, on the same masks; nan if there is none.
     """
 
     values: dict[str, str]
@@ -418,17 +438,22 @@ class SweepRow(NamedTuple):
 
 
 def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
-    """Return the rows of the report, the best one first, from a table with a line per point."""
+    """Return the rows of the report, the best one first.
+
+    Args:
+        frame: table with a line for each point: its name, values and metrics.
+        rank: metric that ranks the points.
+    """
     rows = []
     axes = sweep.axes or ["point"]
     for values, points in frame.groupby([frame[name].map(str) for name in axes], sort=False):
         scores = points[rank].astype(float)
-        of_point = points.iloc[0].get(rank.replace("median/", "std/")) if rank.startswith("median/") else None
-        std = scores.std() if len(points) > 1 else math.nan if of_point is None else of_point
+        std_of_first = points.iloc[0].get(rank.replace("median/", "std/")) if rank.startswith("median/") else None
+        std = scores.std() if len(points) > 1 else math.nan if std_of_first is None else std_of_first
         sampling = points.iloc[0].get(rank.replace("median/", "error/"), 0.0) if rank.startswith("median/") else 0.0
         error = math.hypot(sampling, 0.0 if math.isnan(std) else std)
-        runs = points.get(rank.replace("median/", "seeds/")) if rank.startswith("median/") else None
-        seeds = len(points) if runs is None else int(runs.fillna(1).sum())
+        run_counts = points.get(rank.replace("median/", "seeds/")) if rank.startswith("median/") else None
+        seeds = len(points) if run_counts is None else int(run_counts.fillna(1).sum())
         row_values = dict(zip(axes, values, strict=True))
         baselines = points.get(rank.replace("eval/", "frequencies/")) if rank.startswith("eval/") else None
         baseline = math.nan if baselines is None else baselines.astype(float).median()
@@ -439,9 +464,11 @@ def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
 
 
 def judge(sweep: Sweep, rows: Sequence[SweepRow], rank: str, why_none: str = "") -> Verdict:
-    """Return the sentence that says which row is best, if the seeds show one; `rows`: the best first.
+    """Return the verdict on which row is the best, good if it is clearly better than the next one.
 
     Args:
+        rows: the rows, the best one first.
+        rank: metric that ranks the points.
         why_none: why the development set allows no verdict; "" if it allows one.
     """
     rows = [row for row in rows if not math.isnan(row.score)]
@@ -461,20 +488,28 @@ def judge(sweep: Sweep, rows: Sequence[SweepRow], rank: str, why_none: str = "")
 
 
 def why_no_verdict(reporting: Reporting, evaluations: Sequence[Path], rank: str) -> str:
-    """Return why the evaluations of points allow no verdict by the metric `rank`, "" if they do or there are none."""
+    """Return why the evaluations of points allow no verdict by a metric; "" if they do, or if there are none.
+
+    Args:
+        evaluations: folders of the evaluations.
+        rank: metric that ranks the points: an average, or `median/TASK`.
+    """
     names = reporting.averages.get(rank, [rank.removeprefix("median/")])
     summaries = [run.tasks[name] for run in reporting.read_runs(evaluations) for name in names if name in run.tasks]
     return next(filter(None, map(reporting.why_no_verdict, summaries)), "")
 
 
 def lines_about_runs(folders: Sequence[Path]) -> list[Text]:
-    """Return a line for the runs of points that have the same text, length and date."""
-    names: dict[str, list[str]] = {}
+    """Return a line about each group of runs with the same text, length and date."""
+    names_by_text: dict[str, list[str]] = {}
     for folder in folders:
         metrics = read_json(folder / METRICS_NAME, RunMetrics)
         about = about_run(metrics, metrics["plan"]["steps"])
-        names.setdefault(about, []).append(folder.name)
-    return [Text(f"{'each point' if len(names) == 1 else ', '.join(of)}: {about}") for about, of in names.items()]
+        names_by_text.setdefault(about, []).append(folder.name)
+    are_alike = len(names_by_text) == 1
+    return [
+        Text(f"{'each point' if are_alike else ', '.join(names)}: {about}") for about, names in names_by_text.items()
+    ]
 
 
 def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any]], command: str) -> None:
@@ -483,7 +518,7 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
     The page has the rows, the best one first, and goes on with the common report of the fine-tuning of all points.
 
     Args:
-        points: `values` and `metrics` of each finished point, by its name.
+        points: name of a finished point -> attributes of its trial, with `values` and `metrics`.
         command: the command line of the sweep.
     """
     folder = commands.folder
@@ -526,7 +561,7 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
 
 
 def check_in_child(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, object]:
-    """Return what `check_points` returns, or raise what it raises, in a process that then gives its GPU back."""
+    """Call `check_points` in a process of its own, which gives its GPU back; return or raise what it does."""
     fork = get_context("fork")
     receiver, sender = fork.Pipe(duplex=False)
 

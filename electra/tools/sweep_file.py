@@ -1,4 +1,4 @@
-"""A sweep file in wandb's format: reading and checking it, its points, and the command lines of a point.
+"""A sweep file in wandb's format, its points, their command lines, and the metrics of a finished point.
 
 Format: docs.wandb.ai, "Sweep configuration options". optuna is imported only where it is used, because the JSON schema
 of these files needs none.
@@ -52,11 +52,11 @@ PROGRAMS = {
 }
 """Program that a sweep file names -> verb of its command."""
 NUMBER_PATTERN = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
-"""Expression of a number as text, because YAML 1.1 reads `5e-4`, which has no point, as text."""
+"""Regular expression of a number as text, because YAML 1.1 reads `5e-4`, which has no point, as text."""
 BEFORE_LEARNING = 10
 """Points of a Bayesian search that are drawn at random before it learns: optuna's n_startup_trials."""
 MOST_DRAWS = 10
-"""Draws in a row that only give points which a Bayesian search has had, after which it has ended."""
+"""Draws in a row that give no new point, after which a Bayesian search has ended."""
 LONGEST_POINT_NAME = 140
 """Bytes of a point's name, at most: file systems allow 255, endings included."""
 
@@ -116,17 +116,17 @@ class Sweep(BaseModel):
 
     @property
     def verb(self) -> str:
-        """Return the verb of the command that runs for each point, which is a choice of the swept values."""
+        """Return the verb of the command that runs for each point."""
         return PROGRAMS[self.program]
 
     @property
     def goal(self) -> Literal["minimize", "maximize"]:
-        """Return whether the metric shall be small or large."""
+        """Return the direction in which the metric gets better; wandb's default is minimize."""
         return self.metric.get("goal", "minimize")
 
     @property
     def swept(self) -> list[str]:
-        """Return the names of the parameters that are swept, because they have no fixed value."""
+        """Return the names of the parameters without a fixed value."""
         return [name for name, entry in self.parameters.items() if "value" not in entry]
 
     @property
@@ -135,7 +135,7 @@ class Sweep(BaseModel):
         return [name for name in self.swept if name != "seed"] or self.swept
 
     def words(self, flags: Sequence[str]) -> list[str]:
-        """Return the words of `command` behind the program, with flags in place of its `${args}`."""
+        """Return the words of `command` behind the program, with `flags` in place of its `${args}`, or at the end."""
         words = [str(word) for word in self.command]
         names = {"${program}", *PROGRAMS, *PROGRAMS.values()}
         start = next((index for index, word in enumerate(words) if PurePath(word).name in names), len(words))
@@ -145,7 +145,7 @@ class Sweep(BaseModel):
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep file.
+    """Read and check a sweep file, and log the words of its `command` that are passed on.
 
     Raises:
         UserError: the file is not YAML, or an entry is missing, wrong, or understood by wandb's own agent only.
@@ -178,7 +178,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def why_wrong(name: str, entry: Parameter, method: str) -> str | None:
-    """Return what is wrong with a parameter; None if nothing is."""
+    """Return what is wrong with a parameter, as words behind its name; None if nothing is."""
     keys = entry.keys() - {"distribution", "q"}
     if keys == {"value"}:
         return None
@@ -198,7 +198,7 @@ def why_wrong(name: str, entry: Parameter, method: str) -> str | None:
 
 
 def distribution_of(entry: Parameter) -> "BaseDistribution":
-    """Return the distribution of optuna of an entry: of the numbers of `values`, else of a range.
+    """Return an entry as a distribution of optuna: over the positions in `values`, or over a range.
 
     Raises:
         ValueError, ArithmeticError: the range is empty, or does not suit its distribution.
@@ -229,7 +229,7 @@ class SweepPoint(NamedTuple):
     Args:
         name: name of its run folder, made of the swept options and their values.
         values: values of the swept options, by name.
-        drawn: parameters and distributions, for the record of optuna; {} in a grid.
+        drawn: `params` and `distributions` of optuna's trial; {} in a grid.
     """
 
     name: str
@@ -238,7 +238,7 @@ class SweepPoint(NamedTuple):
 
 
 def count_points(sweep: Sweep, max_runs: int | None) -> int | None:
-    """Return how many points a sweep has at most; None for a search without an end."""
+    """Return the number of points of a sweep, at most; None for a search without an end."""
     limits = [limit for limit in (sweep.run_cap, max_runs) if limit is not None]
     if sweep.method == "grid":
         limits.append(math.prod(len(sweep.parameters[name]["values"]) for name in sweep.swept))
@@ -248,9 +248,12 @@ def count_points(sweep: Sweep, max_runs: int | None) -> int | None:
 
 
 def first_points(sweep: Sweep, total: int) -> dict[str, SweepPoint]:
-    """Return name -> point of up to `total` points that depend on no result; raise a UserError if two have one name.
+    """Return name -> point for the points that depend on no result, at most `total`.
 
     These are all points of a grid or of a random search, and those with which a Bayesian search begins.
+
+    Raises:
+        UserError: two points with different values have the same name.
     """
     if sweep.method == "grid":
         product = itertools.product(*(sweep.parameters[name]["values"] for name in sweep.swept))
@@ -272,7 +275,12 @@ def first_points(sweep: Sweep, total: int) -> dict[str, SweepPoint]:
 
 
 def next_point(sweep: Sweep, trials: Sequence["FrozenTrial"], points: Mapping[str, SweepPoint]) -> SweepPoint | None:
-    """Return the point that a Bayesian search draws after these trials of optuna; None if it draws `points` only."""
+    """Return the point that a Bayesian search draws next; None if it draws no new one.
+
+    Args:
+        trials: optuna's trials that the search learns from.
+        points: name -> point that was drawn before.
+    """
     import optuna
 
     sampler = optuna.samplers.TPESampler(seed=len(points) * MOST_DRAWS, constant_liar=True)
@@ -283,7 +291,7 @@ def next_point(sweep: Sweep, trials: Sequence["FrozenTrial"], points: Mapping[st
 
 
 def _draw_point(sweep: Sweep, study: "Study") -> SweepPoint:
-    """Return the point that a study of optuna draws."""
+    """Return a point that a study of optuna draws."""
     distributions = {name: distribution_of(sweep.parameters[name]) for name in sweep.swept}
     params = study.ask(distributions).params
     lists = {name: sweep.parameters[name].get("values") for name in sweep.swept}
@@ -292,7 +300,7 @@ def _draw_point(sweep: Sweep, study: "Study") -> SweepPoint:
 
 
 def _point_of(sweep: Sweep, values: Mapping[str, Any]) -> SweepPoint:
-    """Return the point of these values, with its name."""
+    """Return the point with these values, and its name."""
     swept = "_".join(f"{name}_{values[name]}" for name in sweep.swept)
     name = regex.sub(r"[^\w\p{M}.-]", "-", swept) or "point"
     if len(name.encode()) > LONGEST_POINT_NAME:
@@ -309,7 +317,7 @@ class Commands(NamedTuple):
 
     Args:
         folder: folder of the sweep.
-        flags: words for the program, which override the sweep file.
+        flags: words for the command of each point, which override the sweep file.
         glue: words for run_glue.py, which fine-tunes each discriminator; None for no fine-tuning.
     """
 
@@ -319,7 +327,7 @@ class Commands(NamedTuple):
     glue: Sequence[str] | None = None
 
     def of(self, point: SweepPoint) -> dict[str, list[str]]:
-        """Return verb -> words behind `electra` of the command lines of a point, in the order in which they run."""
+        """Return verb -> words behind `electra`, for each command of a point, in the order in which they run."""
         sweep = self.sweep
         flags = []
         for name, entry in sweep.parameters.items():
@@ -341,25 +349,28 @@ class Commands(NamedTuple):
         return commands
 
     def evaluations(self, points: Sequence[str]) -> list[Path]:
-        """Return the folders of the evaluations of points, by the names of the points, that have results."""
+        """Return the folders of the evaluations of points that have results; `points` are names."""
         folder = self.folder / "glue" if self.sweep.verb == "pretrain" else self.folder
         return [folder / name for name in points if (folder / name / RESULTS_NAME).is_file()]
 
     @property
     def reporting(self) -> Reporting:
-        """Return how the evaluations of points are reported."""
+        """Return the description of the reports on the evaluations of points."""
         verb = self.sweep.verb if self.sweep.verb in TRAINED else "glue"
         return reporting_of(TASKS[verb].kind)
 
     @property
     def trackers(self) -> list[Any]:
-        """Return the trackers to which all points report by the file."""
+        """Return the trackers to which all points report, as the file says."""
         value: Any = self.sweep.parameters.get("report_to", {}).get("value", [])
         return value if isinstance(value, list) else [value]
 
     @property
     def is_untracked(self) -> bool:
-        """Return True if the file reports to wandb, for wandb's agent, and no flag behind -- says so."""
+        """Return True if wandb in the file's report_to is left out, because it is for wandb's agent.
+
+        With --report_to behind a lone --, nothing is left out.
+        """
         return "wandb" in self.trackers and "report_to" not in names_in(self.flags)
 
     def refuse_own_options(self) -> None:
@@ -372,12 +383,16 @@ class Commands(NamedTuple):
 
 
 def names_in(words: Sequence[str]) -> set[str]:
-    """Return the names of the options in a command line."""
+    """Return the names of the options in the words of a command line, with underscores."""
     return {word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--")}
 
 
 def glue_words(config: str | None, flags: str | None) -> list[str] | None:
-    """Return the words for run_glue.py; None without --glue."""
+    """Return the words behind `electra glue` that the values of --glue and --glue_flags give; None without --glue.
+
+    Raises:
+        UserError: `config` is no file, or the flags cannot be split into words.
+    """
     if config is None:
         check(flags is None, "glue_flags", flags, "given with --glue CONFIG")
         return None
@@ -392,7 +407,9 @@ def glue_words(config: str | None, flags: str | None) -> list[str] | None:
 
 
 def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, object]:
-    """Parse the command lines of all points, and return the options of the first one.
+    """Parse the command lines of all points, and return the options of the first one, without secrets.
+
+    Messages of this process are switched off, so call it in a process of its own.
 
     Raises:
         UserError: a point would fail, or none would have the metric of the sweep.
@@ -423,21 +440,25 @@ def check_points(commands: Commands, points: Sequence[SweepPoint]) -> dict[str, 
 
 
 def scores_of(verb: str, args: Arguments) -> set[str]:
-    """Return the names of the scores of an evaluation; raise a UserError if its data cannot be read."""
+    """Return the names of the scores that an evaluation will have: averages, and `median/TASK`.
+
+    Raises:
+        UserError: its data cannot be read.
+    """
     command: TaskCommand = command_of(verb)
     names = {task.name for task in command.open(args)}
     if verb == "glue":
         data = [read_splits(KNOWN_TASKS[name], args.options.glue_dir, is_predicted=False) for name in names]
         check(any(data), "glue_dir", args.options.glue_dir, f"a folder with data of {' '.join(names)}")
-    averages = {name for name, of in command.kind.reporting.averages.items() if {*of} <= names}
+    averages = {name for name, tasks in command.kind.reporting.averages.items() if {*tasks} <= names}
     return averages | {f"median/{name}" for name in names}
 
 
 def settings_of(sweep: Sweep, options: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings that all points share; a grid may go on with other values, but not with other parameters.
+    """Return the settings with which a sweep may go on; of a grid, other values of the same parameters are allowed.
 
     Args:
-        options: the options of a point.
+        options: options of a point.
     """
     excluded = {"experiment_name", "output_dir", "auto_resume", *sweep.swept}
     shared = {name: value for name, value in options.items() if RESUMING.get(name) != "free" and name not in excluded}
@@ -452,10 +473,12 @@ def settings_of(sweep: Sweep, options: Mapping[str, object]) -> dict[str, object
 def read_metrics(commands: Commands, name: str) -> dict[str, float | None]:
     """Return the metrics of a finished point by name, losses in nats, all others as fractions.
 
-    Held-out metrics are eval/NAME, and eval/fixed_NAME on a corrupted test set; those of token frequencies begin with
-    frequencies/ in place of eval/. Metrics of fine-tuning are averages, and for each task median/TASK, std/TASK and
-    seeds/TASK: median, standard deviation and number of its runs, and error/TASK: the standard error that the size of
-    the development set gives.
+    Names of metrics:
+        eval/NAME, eval/fixed_NAME: held-out metrics, and those on a corrupted test set.
+        frequencies/NAME, frequencies/fixed_NAME: the same of token frequencies.
+        median/TASK, std/TASK, seeds/TASK: median, standard deviation and number of a task's fine-tuning runs.
+        error/TASK: standard error that the size of the task's development set gives.
+        AVG and others: averages over tasks.
     """
     metrics: dict[str, float | None] = {}
     if commands.sweep.verb == "pretrain":
@@ -466,7 +489,9 @@ def read_metrics(commands: Commands, name: str) -> dict[str, float | None]:
     for path in commands.evaluations([name]):
         (run,) = commands.reporting.read_runs([path])
         metrics |= run.scalars
-        for task, of in run.tasks.items():
-            error = sampling_error(of.metric(of.task.headline), score_for_verdict(of), examples_of(of))
-            metrics |= {f"std/{task}": of.headline.std, f"seeds/{task}": len(of.results), f"error/{task}": error}
+        for task, summary in run.tasks.items():
+            headline = summary.metric(summary.task.headline)
+            error = sampling_error(headline, score_for_verdict(summary), examples_of(summary))
+            seeds = len(summary.results)
+            metrics |= {f"std/{task}": summary.headline.std, f"seeds/{task}": seeds, f"error/{task}": error}
     return metrics
