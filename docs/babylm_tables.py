@@ -14,8 +14,9 @@ from typing import Any
 PAGE = Path(__file__).with_name("babylm.md")
 DATA = Path(__file__).with_name("babylm.json")
 TASKS = {"mnli": "MNLI", "xnli": "XNLI", "sib200": "SIB-200"}
+"""Key of a task in the data -> its title."""
 TABLE = r"(?:^\|.*\n)+"
-"""A table of a page: all of its lines."""
+"""Regular expression: all lines of a table."""
 
 
 def read_data() -> dict[str, Any]:
@@ -30,7 +31,7 @@ def number(value: float) -> str:
 
 
 def score(row: Mapping[str, Any], task: str) -> str:
-    """Return the cell of a score: accuracy, or median ± standard deviation; whether the run has collapsed."""
+    """Return the cell of a score in percent, or of median ± standard deviation; it says if the run has collapsed."""
     value = row.get(task)
     if value is None:
         return ""
@@ -39,17 +40,23 @@ def score(row: Mapping[str, Any], task: str) -> str:
 
 
 def linked(text: str, row: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """Return a text, with a link to the file or folder of another repository, at its commit, that has the scores."""
-    known = data["sources"].get(row["source"])
-    if known is None:
+    """Return a text as a link to the scores in the repository that they are from; without one, the text alone."""
+    source = data["sources"].get(row["source"])
+    if source is None:
         return text
-    path = known["path"].partition("MODEL")[0] + row["model"] if "model" in row else known["path"]
-    kind = "tree" if "model" in row else "blob"
-    return f"[{text}]({known['repository']}/{kind}/{known['commit']}/{path})"
+    path, view = source["path"], "blob"
+    if "model" in row:  # a folder for each model
+        path, view = path.partition("MODEL")[0] + row["model"], "tree"
+    return f"[{text}]({source['repository']}/{view}/{source['commit']}/{path})"
 
 
 def table(columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of Markdown; `columns` maps titles to alignments, `---` or `---:`."""
+    """Return a table of Markdown.
+
+    Args:
+        columns: title -> alignment, `---` or `---:`.
+        rows: cells of each row.
+    """
     lines = [list(columns), list(columns.values()), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines).replace("|  ", "| ")
 
@@ -66,7 +73,7 @@ def results(data: Mapping[str, Any]) -> str:
 
 
 def other_rows(data: Mapping[str, Any]) -> str:
-    """Return the table of MNLI on other rows than BabyLM's; of several networks or seeds, the range."""
+    """Return the table of the scores of MNLI on other rows than BabyLM's; several networks or seeds have a range."""
     columns = {"network": "---", "parameters": "---:", "words": "---", "rows": "---", "MNLI": "---:"}
     rows = []
     for row in data["other rows of MNLI"]:
@@ -78,11 +85,11 @@ def other_rows(data: Mapping[str, Any]) -> str:
 
 
 def page(text: str, data: Mapping[str, Any]) -> str:
-    """Return docs/babylm.md with its tables made anew."""
+    """Return the text of docs/babylm.md with its tables made anew."""
     tables = {"parameters | MNLI": results, "parameters | words | rows": other_rows}
-    for columns, made in tables.items():
+    for columns, make_table in tables.items():
         header = rf"^\| network \| {re.escape(columns)}.*\n"
-        text, count = re.subn(header + TABLE, made(data), text, flags=re.MULTILINE)
+        text, count = re.subn(header + TABLE, make_table(data), text, flags=re.MULTILINE)
         assert count == 1, columns
     return text
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from PIL import Image, ImageChops
 
 from electra.base.errors import run_script
+from electra.base.samples import Sample
 from electra.core.errors import UserError
 from electra.report.blocks import to_html
 from electra.report.runs import read_run
@@ -25,9 +26,11 @@ logger = logging.getLogger("figures")
 
 FOLDER = Path(__file__).parent / "images"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+"""Names of Chromium's program; the first one that is installed takes the picture."""
 WIDTH, HEIGHT = 1080, 884
 """Pixels of the browser's window; the picture ends below the text."""
 MARGIN = 16
+"""Pixels of the picture below the text."""
 
 
 def main() -> None:
@@ -40,14 +43,18 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "sample.html"
-        prose = max(run.samples, key=lambda s: sum(token.strip().isalpha() for token in s.original) / len(s.original))
-        html = to_html("A held-out text and the networks", [prose])
+        html = to_html("A held-out text and the networks", [max(run.samples, key=share_of_words)])
         page.write_text(html.replace("<h1>", "<h1 hidden>"), encoding="utf-8")  # README says what it is
         save(screenshot(page), FOLDER / "sample.png")
 
 
+def share_of_words(sample: Sample) -> float:
+    """Return the share of a sample's tokens that are letters alone: prose has more of them than lists and numbers."""
+    return sum(token.strip().isalpha() for token in sample.original) / len(sample.original)
+
+
 def screenshot(file: Path) -> Image.Image:
-    """Return a picture of the top of a page in light colours, without the empty space below.
+    """Return a picture of a page of HTML in light colours, without the empty space below the text.
 
     Raises:
         UserError: Chromium is not installed or failed.
@@ -64,13 +71,13 @@ def screenshot(file: Path) -> Image.Image:
         if not picture.is_file():
             raise UserError(f"{browser} took no picture: {done.stderr.strip()[-200:]}")
         image = Image.open(io.BytesIO(picture.read_bytes())).convert("RGB")
-    filled = ImageChops.difference(image, Image.new("RGB", image.size, image.getpixel((0, 0)))).getbbox()
-    bottom = HEIGHT if filled is None else min(HEIGHT, filled[3] + MARGIN)
+    text_box = ImageChops.difference(image, Image.new("RGB", image.size, image.getpixel((0, 0)))).getbbox()
+    bottom = HEIGHT if text_box is None else min(HEIGHT, text_box[3] + MARGIN)
     return image.crop((0, 0, image.width, bottom))
 
 
 def save(image: Image.Image, path: Path) -> None:
-    """Write with 256 colours, to keep the file small."""
+    """Write a picture as PNG with 256 colours, and log its path and size."""
     image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     logger.info("%s (%.0f kB)", path, path.stat().st_size / 1e3)
 

@@ -37,6 +37,7 @@ def help_of(verb: str) -> str:
 
 
 def _basic_help(verb: str) -> str:
+    """Return the basic options of a verb, and how to see all."""
     groups = VERBS_WITH_CONFIG[verb]
     is_training = any(issubclass(group, TrainingArguments) for group in groups)
     about = VERBS[verb].about
@@ -54,6 +55,7 @@ def _basic_help(verb: str) -> str:
 
 
 def _help_of_parser(verb: str) -> str:
+    """Return what a verb prints with `--help`, which is in `sys.argv`."""
     text = StringIO()
     with redirect_stdout(text), suppress(SystemExit):
         import_module(VERBS[verb].module).main()

@@ -7,15 +7,20 @@ import argparse
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "examples" / "electra.ipynb"
 
 
-def executed(text: str, folder: Path) -> Any:
-    """Return a notebook with the outputs of its cells, without warnings; files are written into `folder`.
+def execute(text: str, folder: Path) -> "NotebookNode":
+    """Run a notebook in a folder, and return it with the outputs of its cells, but for what goes to stderr.
 
+    Args:
+        text: content of the notebook's file.
     Raises:
         nbclient.exceptions.CellExecutionError: a cell fails.
     """
@@ -44,7 +49,7 @@ def main() -> None:
     import nbformat
 
     with tempfile.TemporaryDirectory() as folder:
-        notebook = executed(NOTEBOOK.read_text(encoding="utf-8"), Path(folder))
+        notebook = execute(NOTEBOOK.read_text(encoding="utf-8"), Path(folder))
     NOTEBOOK.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
 
 

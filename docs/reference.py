@@ -7,10 +7,11 @@ sizes and learning rates from the recipes.
 """
 
 import argparse
+import dataclasses
 import inspect
 import re
 from argparse import SUPPRESS
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from textwrap import fill
@@ -39,13 +40,14 @@ from electra.report.metrics import PRETRAINING_METRICS
 from electra.tools.commands import VERBS
 
 FOLDER = Path(__file__).parent
+"""Folder of the pages."""
 CONFIGS = FOLDER.parent / "configs"
 WIDTH = 119
 """Characters of a line of text, at most."""
 
 
 def pages() -> dict[Path, str]:
-    """Return the text of each page, by its path."""
+    """Return path -> text of each page, and of the schema."""
     return {
         FOLDER / "options.md": options_page(),
         FOLDER / "configs.md": configs_page(),
@@ -89,7 +91,13 @@ WITHOUT_EFFECT = """**Options without effect.** A run warns of an option that do
 
 
 class Row(NamedTuple):
-    """An option as a row of a table: its name, its default in words, the rule of resuming, and what it means."""
+    """An option as a row of a table.
+
+    Args:
+        default: default in words; "" if nothing is set.
+        resumed: rule for another value in a resumed run; "" if any value is taken, or if no run can be resumed.
+        meaning: help, choices and range, as the text of a cell.
+    """
 
     name: str
     default: str
@@ -98,19 +106,23 @@ class Row(NamedTuple):
 
 
 def options_page() -> str:
-    """Return the page of all options, by verb, the basic ones first; a row that several verbs share is there once."""
+    """Return the page of all options, by verb, the basic ones first.
+
+    An option that several verbs have with the same row is there once: in the section of all fine-tuning, or at the
+    first verb, to which others refer.
+    """
     groups = {verb: list(groups_of(verb)) for verb in VERBS_WITH_CONFIG}
     rows_of = {verb: {row for _, rows in groups[verb] for row in rows} for verb in TRAINED}
     shared = set.intersection(*rows_of.values())
     lines = [OPTIONS]
-    places: dict[Row, str] = {}
+    sections: dict[Row, str] = {}
     for verb in VERBS_WITH_CONFIG:
         if verb == TRAINED[0]:
             common = [row for _, rows in groups[verb] for row in rows if row in shared]
             names = ", ".join(f"`electra {name}`" for name in TRAINED)
             lines += ["## All fine-tuning", "", fill(f"Options of {names}.", WIDTH), ""]
             lines += tables([("Other options", common)], VERBS[verb].basic.split())
-            places |= dict.fromkeys(shared, ALL_FINE_TUNING)
+            sections |= dict.fromkeys(shared, ALL_FINE_TUNING)
         lines += [f"## electra {verb}", "", f"{VERBS[verb].about[0].upper()}{VERBS[verb].about[1:]}.", ""]
         lines += ["```bash", f"electra {verb} {VERBS[verb].example}", "```", ""]
         if VERBS[verb].preset:
@@ -119,10 +131,10 @@ def options_page() -> str:
             text = f"The options are those of [electra {kind}](#electra-{kind}), with {values} by default."
             lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
             continue
-        lines += [about_pretraining()] if verb == "pretrain" else elsewhere(groups[verb], places)
-        here = [(title, [row for row in rows if row not in places]) for title, rows in groups[verb]]
+        lines += [about_pretraining()] if verb == "pretrain" else elsewhere(groups[verb], sections)
+        here = [(title, [row for row in rows if row not in sections]) for title, rows in groups[verb]]
         lines += tables(here, VERBS[verb].basic.split())
-        places |= {row: f"electra {verb}" for _, rows in here for row in rows}
+        sections |= {row: f"electra {verb}" for _, rows in here for row in rows}
         if verb == "pretrain":
             needs = [*PRETRAINING_NEEDS, PROGRAM_NEEDS[0]]
             lines += [WITHOUT_EFFECT, *(f"- {line_of_need(need)}" for need in needs), ""]
@@ -131,7 +143,7 @@ def options_page() -> str:
 
 
 def about_pretraining() -> str:
-    """Return what is said of all options of a run, with the rules of those that only transformers declares."""
+    """Return the text above the options of pre-training, with the rules of those that only transformers declares."""
     text = OF_PRETRAINING
     for rule in ("kept", "recorded"):
         names = [name for name, f in OF_RUN.items() if RESUMING[name] == rule and "rules" not in f.metadata]
@@ -145,7 +157,7 @@ their run, unless they are given:
 
 
 def lines_of_taken_over() -> list[str]:
-    """Return the options that a run has of that of its checkpoint, and of that of its networks, as items of a list."""
+    """Return the options that a run has from the run of its checkpoint or networks, as items of a list."""
     same = {*options_with("of_same_objective", *GROUPS)}
     items = {
         "With --init_checkpoint": OF_PHASE - same,
@@ -163,7 +175,12 @@ ALL_FINE_TUNING = "all fine-tuning"
 
 
 def tables(groups: Iterable[tuple[str, list[Row]]], basic: list[str]) -> list[str]:
-    """Return groups of options as tables: the basic ones in their order, then the others of each group."""
+    """Return groups of options as the lines of tables: one of the basic options, and one of the others of each group.
+
+    Args:
+        groups: title and rows of each group.
+        basic: names of basic options, in the order of their table; names that no group has are skipped.
+    """
     groups = list(groups)
     rows = {row.name: row for _, group in groups for row in group}
     first = [rows[name] for name in basic if name in rows]
@@ -174,23 +191,35 @@ def tables(groups: Iterable[tuple[str, list[Row]]], basic: list[str]) -> list[st
     return lines
 
 
-def elsewhere(groups: Iterable[tuple[str, list[Row]]], places: Mapping[Row, str]) -> list[str]:
-    """Return a line for each section that has options of a verb already, with their names."""
+def elsewhere(groups: Iterable[tuple[str, list[Row]]], sections: Mapping[Row, str]) -> list[str]:
+    """Return a paragraph for each earlier section that has options of a verb, with their names.
+
+    Args:
+        groups: title and rows of each group of the verb's options.
+        sections: row -> title of the section that has it.
+    """
     names: dict[str, list[str]] = {}
     for _, rows in groups:
         for row in rows:
-            if row in places:
-                names.setdefault(places[row], []).append(f"`--{row.name}`")
+            if row in sections:
+                names.setdefault(sections[row], []).append(f"`--{row.name}`")
     lines = []
-    for place, options in names.items():
-        link = f"[{place}](#{place.replace(' ', '-')})"
-        text = f"It has the options of {link}." if place == ALL_FINE_TUNING else f"As in {link}: {', '.join(options)}."
+    for section_title, options in names.items():
+        link = f"[{section_title}](#{section_title.replace(' ', '-')})"
+        text = (
+            f"It has the options of {link}."
+            if section_title == ALL_FINE_TUNING
+            else f"As in {link}: {', '.join(options)}."
+        )
         lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
     return lines
 
 
 def line_of_need(need: Need) -> str:
-    """Return the options of a need and why they have no effect, with values in place of that of a user."""
+    """Return the options of a need, and why they have no effect, as an item of a list.
+
+    Where the reason names the user's value of a choice, it names all values with this reason.
+    """
     reason = re.sub("^it is for ", "only for ", need.reason)
     if asked := re.search(r"--(\w+) {\w+}", reason):
         values = sorted(OF_RUN[asked[1]].metadata.get("choices", ()))
@@ -202,15 +231,15 @@ def line_of_need(need: Need) -> str:
 
 
 def one_of(values: list[str]) -> str:
-    """Return values with "or" before the last one."""
+    """Return values in words: `a, b or c`."""
     *first, last = values or [""]
     return f"{', '.join(first)} or {last}" if first else last
 
 
 OF_RUN = {name: option for name, (option, _) in CommandLine(VERBS_WITH_CONFIG["pretrain"], "").options.items()}
-"""Option of `electra pretrain` -> its declaration."""
+"""Name of an option of `electra pretrain` -> its declaration."""
 DEFAULTS = {name: default_of(option) for name, option in OF_RUN.items()}
-"""Option of `electra pretrain` -> its default."""
+"""Name of an option of `electra pretrain` -> its default."""
 
 
 OBJECTIVES_TITLE = """## Objectives
@@ -233,7 +262,7 @@ def row_of_objective(objective: Objective) -> str:
 
 
 def groups_of(verb: str) -> Iterator[tuple[str, list[Row]]]:
-    """Yield the title and the rows of each group of a verb's options, without those of transformers alone."""
+    """Yield title and rows of each group of a verb's options, without those that only transformers declares."""
     command = CommandLine(VERBS_WITH_CONFIG[verb], "")
     for group in command.dataclass_types:
         ours = [base for base in group.__mro__ if not base.__module__.startswith("transformers.")]
@@ -244,8 +273,12 @@ def groups_of(verb: str) -> Iterator[tuple[str, list[Row]]]:
         yield title, [row_of(f, verb, of_run=group in GROUPS) for f in options]
 
 
-def row_of(option: Any, verb: str, *, of_run: bool) -> Row:
-    """Return an option as a row; `of_run` says whether a run of pre-training has its group of options."""
+def row_of(option: dataclasses.Field[Any], verb: str, *, of_run: bool) -> Row:
+    """Return an option of a verb as a row.
+
+    Args:
+        of_run: whether the option belongs to a run of pre-training, which may be resumed.
+    """
     valid = rules_of(option).valid
     text = option.metadata.get("help", "").replace("%%", "%")
     choices = sorted(option.metadata.get("choices", ()))  # in one order with every version of transformers
@@ -275,13 +308,16 @@ def in_words(value: Any) -> str:
 
 
 def as_cell(text: str) -> str:
-    """Return a text as a cell of a table: options and patterns are code, and no character ends the cell."""
+    """Return a text as one line for a cell: options and patterns of files are code, `|` and `<` are escaped."""
     text = re.sub(r"(?<![`\w-])(--\w+|[\w./]*\*(?:[\w./*]*[\w/*])?)", r"`\1`", " ".join(text.split()))
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def table(rows: Any) -> list[str]:
-    """Return rows as the lines of a table, and an empty line; a small screen shows the first two columns."""
+def table(rows: Sequence[Row]) -> list[str]:
+    """Return rows as the lines of a table, and an empty line.
+
+    Name and meaning come first, because a small screen shows two columns.
+    """
     if not any(row.resumed for row in rows):
         lines = [f"| `--{row.name}` | {row.meaning} | {row.default} |" for row in rows]
         return ["| option | meaning | default |", "|---|---|---|", *lines, ""]
@@ -327,7 +363,7 @@ def configs_page() -> str:
 
 
 def first_lines(text: str) -> tuple[str, str]:
-    """Return what a file's comment says: its first sentence, with "This file: ...", and "To reach ..." or ""."""
+    """Return the first sentence of a file's comment, with any "This file: ...", and what follows "To reach", or ""."""
     comment = re.match(r"# yaml-language-server.*\n((?:#.*\n)+)", text)
     words = " ".join(line.removeprefix("#").strip() for line in comment[1].splitlines()) if comment else ""
     words = re.sub(r" \(docs/[\w/.]+\)", "", words.replace("et al.", "et al"))
@@ -353,11 +389,11 @@ def rate_lines() -> list[str]:
 RECIPES_MARK = "<!-- recipes, made by python -m docs.reference -->\n"
 """Line before and after the table of recipes in a page."""
 VOCABULARY = 30_522
-"""Tokens of a recipe that names no vocabulary of its own, as in the paper."""
+"""Tokens of the vocabulary of a recipe that names none, as in the paper."""
 
 
 def with_made(page: str, mark: str, made: str) -> str:
-    """Return a page of docs/ with what stands between two marks made anew."""
+    """Return the text of a page of docs/ with `made` between its two marks."""
     before, _, after = (FOLDER / page).read_text(encoding="utf-8").split(mark)
     return f"{before}{mark}\n{made}\n{mark}{after}"
 
@@ -367,9 +403,9 @@ METRICS_MARK = "<!-- metrics, made by python -m docs.reference -->"
 
 
 def metrics_tables() -> str:
-    """Return what reports say of the metrics of pre-training and of each kind of tasks.
+    """Return the definitions of the metrics of pre-training and of each verb, as tables.
 
-    Metrics that the page defines by hand, as `eval_NAME`, are left out; those without a text of their own are named.
+    Metrics that the page defines by hand, as `eval_NAME`, are left out; those without a definition are named below.
     """
     by_hand = (FOLDER / "metrics.md").read_text(encoding="utf-8").split(METRICS_MARK)[0]
     lines: list[str] = []
@@ -390,7 +426,7 @@ ANSWERS_MARK = "<!-- answers, made by python -m docs.reference -->\n"
 
 
 def answers_table() -> str:
-    """Return what a saved model reads and answers, as a table with a line for the verbs of equal answers."""
+    """Return what a saved model reads and answers, as a table; verbs with the same cells share a line."""
     verbs: dict[tuple[str, ...], list[str]] = {}
     for verb, row in TASKS.items():
         if row.answers is not None and not row.preset:
@@ -413,7 +449,11 @@ def recipes_table() -> str:
 
 
 def training_cells(values: Mapping[str, Any]) -> list[str]:
-    """Return learning rate, warm-up, batch x length and steps of a run on one device."""
+    """Return the cells of learning rate, warm-up, batch x length and steps of a run on one device.
+
+    Args:
+        values: options of the run, by name.
+    """
     rate = f"{float(values['learning_rate']):.0e}".replace("e-0", "e-")
     batch = values["per_device_train_batch_size"] * values.get("gradient_accumulation_steps", 1)
     warmup, steps = (f"{values[name]:,}" for name in ("warmup_steps", "max_steps"))
@@ -422,7 +462,7 @@ def training_cells(values: Mapping[str, Any]) -> list[str]:
 
 @cache
 def parameters_of(recipe: str) -> dict[str, int]:
-    """Return the number of parameters of a recipe's networks; their weights are not made."""
+    """Return the parameters of a recipe's networks, as `parameter_counts` does; their weights are not made."""
     special = {f"{role.lower()}_token": f"[{role}]" for role in ("PAD", "UNK", "CLS", "SEP", "MASK")}
     size = int(RECIPES[recipe].get("vocab_size", VOCABULARY))
     words = [*special.values(), *(f"w{number}" for number in range(size - len(special)))]
@@ -506,7 +546,7 @@ PURPOSES = {
 
 
 def python_page() -> str:
-    """Return the page of the public names: by what a program does, the rest as means to extend."""
+    """Return the page of the public names: by what a program does, then those that extend the toolkit."""
     lines = [PYTHON]
     for task, (example, names) in PURPOSES.items():
         lines += [f"## {task}", "", example, *(section(name, getattr(electra, name), example) for name in names)]
@@ -523,10 +563,15 @@ def python_page() -> str:
 
 
 SECTION = re.compile(r"^(Args|Returns|Attributes|Yields):$")
+"""Title of a section of a docstring."""
 
 
 def section(name: str, value: Any, example: str) -> str:
-    """Return the section of a public name: how it is called, then its docstring without what `example` shows."""
+    """Return the section of a public name: its signature, then its docstring.
+
+    Args:
+        example: code above the section; examples of the docstring that it contains are left out.
+    """
     lines = [f"### {name}", ""]
     if isinstance(value, dict):
         names = ", ".join(f"`{key}`" for key in value)
@@ -557,11 +602,11 @@ RECIPES_ARE = (
 
 
 PUBLIC_METHODS = {"ElectraForJointPretraining": ("from_recipe",), "ElectraTrainer": ("train",)}
-"""Methods that have a paragraph of their own."""
+"""Class -> its methods that have a paragraph of their own."""
 
 
 def signature(name: str, value: Any) -> str:
-    """Return a call of a function or class with its parameters, those of options by group left out."""
+    """Return the signature of a function or class without types; of a group of options, `**options` for all."""
     parameters = [p for p in inspect.signature(value).parameters.values() if p.name not in ("self", "cls")]
     if inspect.isclass(value) and issubclass(value, Options | PreTrainedConfig):  # options by name
         first = [parameters[0].name] if parameters[0].default is inspect.Parameter.empty else []
@@ -581,7 +626,7 @@ def signature(name: str, value: Any) -> str:
 
 
 def as_markdown(docstring: str) -> list[str]:
-    """Return a docstring as Markdown: sections become lists, other indented lines become code.
+    """Return a docstring as lines of Markdown: sections become lists, other indented lines become code.
 
     Errors are left out: what raises them is the same for all names, and stands at the top of the page.
     """

@@ -39,25 +39,28 @@ VERBS_WITH_CONFIG = {
 }
 """Verb with `--config` -> the groups of its options."""
 DRAFT = "http://json-schema.org/draft-07/schema#"
-"""URL of the version of JSON Schema that editors know."""
+"""URL of draft 7 of JSON Schema, which editors know."""
 
 
 def to_json(schema: Schema) -> str:
-    """Return a schema as a text of JSON."""
+    """Return a schema as the content of its file."""
     return json.dumps({"$schema": DRAFT, **schema}, indent=1, ensure_ascii=False) + "\n"
 
 
 def schema_of_files() -> Schema:
-    """Return the schema of all files: those of all commands, and sweep files; an option of several is written once."""
+    """Return the schema of all files: `--config` files of all verbs, and sweep files.
+
+    An option that several verbs have with the same schema is written at the first of them, to which others refer.
+    """
     definitions = {verb: schema_of_verb(verb) for verb in [*VERBS_WITH_CONFIG, "sweep"]}
     parts_of_sweep = definitions["sweep"].pop("definitions")
-    places: dict[str, str] = {}
+    references: dict[str, str] = {}
     for verb in VERBS_WITH_CONFIG:
         properties = definitions[verb]["properties"]
         for name, schema in properties.items():
-            place = f"#/definitions/{verb}/properties/{name}"
-            first = places.setdefault(json.dumps([name, schema]), place)
-            if first != place:
+            reference = f"#/definitions/{verb}/properties/{name}"
+            first = references.setdefault(json.dumps([name, schema]), reference)
+            if first != reference:
                 properties[name] = {"$ref": first}
     return {
         "title": "A --config file of a command of this package, or a sweep file",
@@ -67,7 +70,7 @@ def schema_of_files() -> Schema:
 
 
 def schema_of_verb(verb: str) -> Schema:
-    """Return the schema of a verb's `--config` file, which has no other names; for the verb sweep, of sweep files."""
+    """Return the schema of a verb's `--config` file, in which other names are errors; of sweep, that of its files."""
     if verb == "sweep":
         schema = Sweep.model_json_schema(ref_template="#/definitions/{model}")
         return {"definitions": schema.pop("$defs"), **schema}
@@ -76,8 +79,8 @@ def schema_of_verb(verb: str) -> Schema:
     for name, value in (TASKS[verb].preset if verb in TASKS else {}).items():
         properties[name]["default"] = value
     if verb == "glue":
-        each = {name: properties[name] for name in properties if name in TASK_OPTIONS}
-        of_task = {"type": "object", "properties": each, "additionalProperties": False}
+        overrides = {name: properties[name] for name in properties if name in TASK_OPTIONS}
+        of_task = {"type": "object", "properties": overrides, "additionalProperties": False}
         properties["task_overrides"]["anyOf"].append({"type": "object", "additionalProperties": of_task})
     return {
         "title": f"Options of electra {verb}",
@@ -87,35 +90,42 @@ def schema_of_verb(verb: str) -> Schema:
     }
 
 
-def schema_of_option(option: dataclasses.Field[Any], kind: Any) -> Schema:
-    """Return the schema of an option's value in a file; `null` stands for an option that is not given."""
+def schema_of_option(option: dataclasses.Field[Any], annotation: Any) -> Schema:
+    """Return the schema of an option's value in a file; null stands for an option that is not given.
+
+    Args:
+        annotation: type of the option.
+    """
     valid = rules_of(option).valid
     text = option.metadata.get("help", "").replace("%%", "%")  # argparse's spelling
     schema = {
         "description": f"{text} Range: {valid.expected}." if valid else text,
         "default": plain_value(default_of(option)),
-        **TypeAdapter(type_in_file(option, kind) | None).json_schema(),
+        **TypeAdapter(type_in_file(option, annotation) | None).json_schema(),
     }
     return {key: value for key, value in schema.items() if value is not None}
 
 
-def type_in_file(option: dataclasses.Field[Any], kind: Any) -> Any:
-    """Return the type, or a part of the type, that an option's value has in a file, with choices and range.
+def type_in_file(option: dataclasses.Field[Any], annotation: Any) -> Any:
+    """Return the type that an option's value has in a file, with choices and range.
 
-    A file may have one value for a list, and a number for a text. Types of transformers' own stand for any value.
+    A file may have one value for a list, and a number for a text. A type that is not of Python stands for any value.
+
+    Args:
+        annotation: type of the option, or a part of it.
     """
     valid = rules_of(option).valid
     in_range = Field(json_schema_extra=dict(valid.bounds) if valid else {})
-    if get_origin(kind) in (Union, UnionType):
-        return reduce(or_, [type_in_file(option, part) for part in get_args(kind)])
-    if get_origin(kind) is list:
-        element: Any = type_in_file(option, get_args(kind)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return reduce(or_, [type_in_file(option, part) for part in get_args(annotation)])
+    if get_origin(annotation) is list:
+        element: Any = type_in_file(option, get_args(annotation)[0])
         return list[element] | element
-    if kind is float:
+    if annotation is float:
         return Annotated[float, in_range] | Annotated[str, Field(pattern=NUMBER_PATTERN)]
-    if kind is int:
+    if annotation is int:
         return Annotated[int, in_range]
-    if kind is str:
+    if annotation is str:
         choices = tuple(option.metadata.get("choices", ()))
         return Literal[choices] if choices else str | float
-    return kind if kind in (bool, NoneType, dict) or get_origin(kind) in (Literal, dict) else Any
+    return annotation if annotation in (bool, NoneType, dict) or get_origin(annotation) in (Literal, dict) else Any

@@ -8,16 +8,17 @@ and pages for contributors, behind those that say what to do.
 import posixpath
 import re
 from pathlib import Path
-from typing import Any
 
+from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """File at the top of the repository -> page of the site."""
 RAW_LOG = "docs/studies/log"
-"""Folder of measurements by date, which are in the repository alone."""
+"""Folder of the log of measurements, which is in the repository alone."""
 BEHIND = (
     "studies/",
     "architecture.md",
@@ -35,24 +36,24 @@ CODE = re.compile(r"(?<!<pre>)<code>([^<]+)</code>")
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 BLOCK = re.compile(r"<pre>.*?</pre>", re.DOTALL)
 OPTION = re.compile(r"(?<![\w-])--[\w-]*\w")
-"""An option in a block of code, also in a comment of it."""
+"""An option in a block of code."""
 NAME = re.compile(r"(?<=[\s>(])[\w/.:-]+[_/][\w/.:-]+(?=[\s<),;])")
-"""The name of a file or of a test in a text or a link."""
+"""The name of a file or of a test in a table."""
 LONGEST_WORD = 36
-"""Characters of a word of code that is not broken at its hyphens; longer ones may be, on small screens."""
+"""Characters of a word of code that is not broken at its hyphens, at most; longer ones are, on small screens."""
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 
 
-def on_files(files: Any, config: Any) -> Any:
-    """Add the pages from the top of the repository."""
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages from the top of the repository to the site's files, and return these."""
     for source, page in PAGES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=text))
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Return a page's text with the links that work on the site.
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Return a page's Markdown with links that work on the site, and without badges.
 
     Raises:
         PluginError: a link names a file that does not exist.
@@ -78,11 +79,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return LINK.sub(rewrite, BADGES.sub("", markdown))
 
 
-def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Return a page's HTML in which options are not broken at their hyphens, and other names behind `_` and `/`."""
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Return a page's HTML in which lines may end behind `_` and `/` of a name, but not at hyphens of an option."""
 
-    def whole(match: re.Match[str]) -> str:
-        words = re.split(r"(\s+)", match[1])
+    def whole(code: re.Match[str]) -> str:
+        words = re.split(r"(\s+)", code[1])
         return f"<code>{''.join(_whole_word(word) for word in words)}</code>"
 
     def breakable(table: re.Match[str]) -> str:
@@ -93,10 +94,12 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
 
 
 def _whole_word(word: str) -> str:
+    """Return a word of code that is not broken at its hyphens, if it is short enough."""
     if "-" in word and len(word) <= LONGEST_WORD:
         return f'<span class="word">{_with_breaks(word)}</span>'
     return _with_breaks(word)
 
 
 def _with_breaks(name: str) -> str:
+    """Return a name that may be broken behind each `_` and `/` inside."""
     return re.sub(r"(?<=\w)[_/](?=\w)", r"\g<0><wbr>", name)

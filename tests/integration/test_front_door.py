@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer, TrainingArguments
 
 import electra
-from docs.notebook import NOTEBOOK, executed
+from docs.notebook import NOTEBOOK, execute
 from electra import (
     ElectraForJointPretraining,
     ElectraPretrainingConfig,
@@ -202,7 +202,7 @@ def test_the_notebook_runs(tmp_path):
     ):
         assert old in text
         text = text.replace(old, new)
-    notebook = executed(text, tmp_path)
+    notebook = execute(text, tmp_path)
     assert [*kinds_of_outputs(notebook)] == [*kinds_of_outputs(read_json(NOTEBOOK))]
     assert (tmp_path / "output" / "notebook" / "checkpoint-4").is_dir()
 
