@@ -25,8 +25,8 @@ from benchmarks.sides import Side, SideError, words_of
 
 TOLERANCE = 1e-6
 """Absolute and relative difference of equal numbers, at most."""
-NOT_COMPARED = re.compile(r"runtime|per_second|eta|energy|memory|watt|hours|cache_bytes")
-"""Numbers that differ from run to run, or with the path."""
+OF_CLOCK = re.compile(r"runtime|per_second|seconds|^train_loss$")
+"""Names of numbers that differ from run to run; `train_loss` is the mean since the last start."""
 PRETRAINING = {
     "train_file": "corpus.txt", "tokenizer_path": "tokenizer", "cache_dir": "cache", "seed": 3, "bf16": "false",
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "embedding_size": 16,
@@ -76,9 +76,9 @@ DATA = {"squad": "squad.json", "tagging": "tags.txt", "choice": "choice.jsonl"}
 
 
 def commands(chosen: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the words behind `electra` that make the chosen runs; the run `electra` is made in any case.
+    """Yield the words behind `electra` of each command that makes the chosen runs.
 
-    Fine-tuning starts from it.
+    The run `electra` is always among them, because fine-tuning starts from it.
     """
     tokenizer = {"train_file": "corpus.txt", "vocab_size": 300, "output_dir": "tokenizer"}
     yield ["tokenizer", *words_of(tokenizer)]
@@ -160,7 +160,7 @@ def run_all(side: Side, chosen: Sequence[str]) -> bool:
 
 
 def numbers_of(folder: Path) -> dict[str, float]:
-    """Return the numbers of all runs in a folder that are compared: by run, group, such as a step, and name."""
+    """Return the numbers that are compared of all runs in a folder, by run, group (such as a step) and name."""
     values_by_name: dict[str, Any] = {}
     for path in sorted(folder.glob("output/*/*.json*")):
         content = path.read_text(encoding="utf-8")
@@ -177,7 +177,7 @@ def numbers_of(folder: Path) -> dict[str, float]:
         for group, values in groups:
             values_by_name |= {f"{path.parent.name} {group} {name}": value for name, value in values.items()}
     numbers = {name: value for name, value in values_by_name.items() if isinstance(value, int | float)}
-    return {name: value for name, value in numbers.items() if not NOT_COMPARED.search(name)}
+    return {name: value for name, value in numbers.items() if not OF_CLOCK.search(name)}
 
 
 def checkout_of(name: str, folder: Path) -> Path:

@@ -30,14 +30,12 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.compare_commits import FINE_TUNING, PRETRAINING, checkout_of, write_data
+from benchmarks.compare_commits import FINE_TUNING, OF_CLOCK, PRETRAINING, checkout_of, write_data
 from benchmarks.sides import Side, SideError, module_of
 
 REFERENCE = "1a1def8"
 """The commit whose files, numbers and options are kept."""
 ROOT = Path(__file__).parents[1]
-OF_CLOCK = re.compile(r"runtime|per_second|seconds|(^|_)eta$|energy|memory|watt|hours|^cache_bytes$|^train_loss$")
-"""Names of numbers that differ from run to run; `train_loss` is the mean since the last start."""
 SHOWN = 8
 """Differences of a pin that are printed, at most."""
 TWINS = 40
@@ -509,7 +507,7 @@ def recorded(before: Side, after: Side, data: Path) -> Differences:
 
 @pin
 def removed(before: Side, after: Side, data: Path) -> Differences:
-    """Refuse options and verbs of BEFORE that are gone with what replaces them; in a file, ignore them."""
+    """Refuse options and verbs of BEFORE that are gone, and say what replaces them; in a file, ignore such options."""
     reasons = after.call(removed_options)
     there, here = (side.call(options_of_verbs) for side in (before, after))
     gone = [(name, [name]) for name in there.keys() - here.keys()]
@@ -533,7 +531,7 @@ def removed_options() -> dict[str, str]:
 
 
 def options_of_verbs() -> dict[str, set[str]]:
-    """Return the names of the options that each verb of `electra` has, from its help."""
+    """Return verb -> names of its options, from its help."""
     from contextlib import redirect_stdout, suppress
     from io import StringIO
 
