@@ -173,7 +173,11 @@ class Session:
             self.processes[row.name].wait()
 
     def end(self, row: Row, error: str = "") -> None:
-        """Stop a row, and write its line: its numbers, and `error` if it was stopped for that reason or has failed."""
+        """Stop a row, and write its line: its numbers, and `error` if it is stopped for a reason or has failed.
+
+        Args:
+            error: reason for which the row is stopped; "" if it has ended by itself.
+        """
         was_running = self.runs(row)
         self.stop(row)
         self.done.add(row.name)
@@ -198,7 +202,11 @@ class Session:
     # ---- all rows
 
     def prepare(self, rows: Sequence[Row], until: float) -> None:
-        """Start rows, and wait until each timed one is ready and the others have ended, or until so many seconds."""
+        """Start rows, and wait until each timed one is ready and the others have ended.
+
+        Args:
+            until: second of the session at which the waiting ends, and rows that are not timed are stopped.
+        """
         while self.now() < until:
             for row in rows:
                 if row.name not in self.processes and self.has_room(row):

@@ -45,6 +45,7 @@ from examples.electra_in_a_page import PlainElectra
 WARM_UP = 3
 """Steps before those that are timed."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""Precision of matrix products -> its type."""
 ANSWERS: dict[str, Callable[[], Any]] = {}
 """Name of a measurement -> function that makes it in this process; filled by `start`."""
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 LIBRARY = "FAKE_CUDA_LIBRARY"
+"""Variable with the path of the library that `build_library` makes."""
 if LIBRARY in os.environ:  # before torch looks for a GPU
     ctypes.CDLL(os.environ[LIBRARY], mode=ctypes.RTLD_GLOBAL)
 

@@ -35,12 +35,14 @@ RUN: dict[str, Any] = {
     "per_device_train_batch_size": 4, "learning_rate": 1e-3, "warmup_steps": 2, "max_steps": 12, "logging_steps": 1,
     "eval_steps": 6, "save_steps": 8, "initializer_range": 0.2, "validation_fraction": 0.2, "test_fraction": 0.1,
 }  # fmt: skip
+"""Options of the run of pre-training."""
 EVALUATION: dict[str, Any] = {
     "num_seeds": 3, "num_train_epochs": 4, "per_device_train_batch_size": 8, "learning_rate": 1e-2, "head_dropout": 0,
     "layerwise_lr_decay": 1, "task_name": "reviews", "max_length": 16, "bf16": "false", "save_model": True,
 }  # fmt: skip
+"""Options of the evaluation."""
 AROUND = ("{}", " {}", "{}\n", "\t{}", "\N{NO-BREAK SPACE}{}")
-"""White space around twins of a document."""
+"""Formats of a document's twin: white space around its text."""
 
 
 def write_texts(folder: Path) -> None:

@@ -200,7 +200,7 @@ class Bench:
 
 
 class FullRows(Dataset[Any]):
-    """The samples of a run, with the documents of a row repeated until the row is full."""
+    """The samples of a run, in which the tokens of a row are repeated until the row is full."""
 
     def __init__(self, samples: TrainingSegments, length: int) -> None:
         self.samples = samples

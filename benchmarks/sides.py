@@ -95,7 +95,7 @@ class Side:
         """Start `electra VERB WORDS --OPTION VALUE ...`, and kill it and its processes once `is_time()`.
 
         Raises:
-            SideError: the command ended before.
+            SideError: the command ended by itself before.
         """
         process = self._start(_run_command, [verb, *map(str, words), *words_of(options)])
         while not is_time() and not self.connection.poll():

@@ -25,6 +25,7 @@ from electra.report.runs import read_run
 logger = logging.getLogger("figures")
 
 FOLDER = Path(__file__).parent / "images"
+"""Folder of the picture."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 """Names of Chromium's program; the first one that is installed takes the picture."""
 WIDTH, HEIGHT = 1080, 884

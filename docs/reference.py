@@ -42,6 +42,7 @@ from electra.tools.commands import VERBS
 FOLDER = Path(__file__).parent
 """Folder of the pages."""
 CONFIGS = FOLDER.parent / "configs"
+"""Folder of the files of options."""
 WIDTH = 119
 """Characters of a line of text, at most."""
 
@@ -126,9 +127,9 @@ def options_page() -> str:
         lines += [f"## electra {verb}", "", f"{VERBS[verb].about[0].upper()}{VERBS[verb].about[1:]}.", ""]
         lines += ["```bash", f"electra {verb} {VERBS[verb].example}", "```", ""]
         if VERBS[verb].preset:
-            kind = BY_KIND[TASKS[verb].kind]
+            origin = BY_KIND[TASKS[verb].kind]
             values = ", ".join(f"`--{name} {in_words(value)}`" for name, value in VERBS[verb].preset.items())
-            text = f"The options are those of [electra {kind}](#electra-{kind}), with {values} by default."
+            text = f"The options are those of [electra {origin}](#electra-{origin}), with {values} by default."
             lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
             continue
         lines += [about_pretraining()] if verb == "pretrain" else elsewhere(groups[verb], sections)

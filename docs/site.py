@@ -33,8 +33,11 @@ BEHIND = (
 BADGES = re.compile(r"<!-- badges -->.*?<!-- badges -->\n", re.DOTALL)
 """Pictures of other servers at the top of README.md, of which the site loads none."""
 CODE = re.compile(r"(?<!<pre>)<code>([^<]+)</code>")
+"""Code in a line of text."""
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+"""A table."""
 BLOCK = re.compile(r"<pre>.*?</pre>", re.DOTALL)
+"""A block of code."""
 OPTION = re.compile(r"(?<![\w-])--[\w-]*\w")
 """An option in a block of code."""
 NAME = re.compile(r"(?<=[\s>(])[\w/.:-]+[_/][\w/.:-]+(?=[\s<),;])")
@@ -42,6 +45,7 @@ NAME = re.compile(r"(?<=[\s>(])[\w/.:-]+[_/][\w/.:-]+(?=[\s<),;])")
 LONGEST_WORD = 36
 """Characters of a word of code that is not broken at its hyphens, at most; longer ones are, on small screens."""
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
+"""The path and the anchor of a link to a file."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

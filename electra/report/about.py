@@ -45,11 +45,11 @@ def lines_about(folders: Sequence[Path], unit: str) -> list[Text]:
 
 
 def folded_commands(script: str, options: Sequence[Mapping[str, object]]) -> Blocks:
-    """Return a fold with the command lines that have these options, without secrets and the folders of this machine.
+    """Return a fold with command lines, without secrets and the folders of this machine; [] if all have no options.
 
     Args:
         script: words behind `python`, such as `-m electra squad`.
-        options: for each command line, option -> value; an empty one is left out.
+        options: option -> value, for each command line; one without options is left out.
     """
     codes = []
     for values in filter(None, options):

@@ -21,7 +21,7 @@ from electra.finetuning.registry import BY_KIND, TASKS, part, reporting_of
 from electra.report.blocks import PAGE_MARK, Blocks, BulletList, Heading, Report, Text, write_report
 from electra.report.evaluation import unit_of_scores
 from electra.report.metrics import CODE_BASE_METRICS
-from electra.report.page import efficiency_section, write_run_report
+from electra.report.page import REPORT_NAMES, efficiency_section, write_run_report
 from electra.report.results import ENVIRONMENT_NAME, Environment
 from electra.report.runs import read_run
 
@@ -92,6 +92,6 @@ def refuse_other_files(folder: Path) -> None:
     """
     page = folder / "report.html"
     is_ours = page.is_file() and PAGE_MARK in page.read_bytes()[:1000]
-    for name in ("report.html", "report.md", "training_curves.png"):
+    for name in (*REPORT_NAMES, "report.md"):
         if not is_ours and (folder / name).exists():
             raise UserError(f"{folder / name} is no report of this command; choose another --output")

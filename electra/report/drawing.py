@@ -44,7 +44,7 @@ Drawn = TypeVar("Drawn")
 
 
 def with_settings(draw: Callable[P, Drawn]) -> Callable[P, Drawn]:
-    """Return a function that draws with `_SETTINGS`, which then are again what they were."""
+    """Return a function that draws with `_SETTINGS`, and then restores the settings of before."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Drawn:

@@ -21,7 +21,7 @@ MNLI_SPLITS = ("matched", "mismatched")
 
 
 class HubData(NamedTuple):
-    """The name of a data set of the Hub, "" for files of the user, and its configuration, None without one."""
+    """A data set: its name on the Hub, "" for files of the user, and its configuration there, None without one."""
 
     name: str = ""
     config: str | None = None

@@ -158,9 +158,9 @@ class Reporting:
         details = self.details(names_of(folders), evaluated) if self.details else []
         blocks = [*lines_about(folders, self.unit), *self.sentences(folders), *self.blocks(runs, details)]
         titles = [task.title for task in self.tasks_in(runs).values()]
-        what = ", ".join(titles) if len(titles) <= MOST_TITLES else f"{len(titles)} tasks"
+        tasks = ", ".join(titles) if len(titles) <= MOST_TITLES else f"{len(titles)} tasks"
         commands = folded_commands(self.verb, [options_of(folder) for folder in folders])
-        return Report(f"{self.title}: {what}", [*blocks, *commands], terminal)
+        return Report(f"{self.title}: {tasks}", [*blocks, *commands], terminal)
 
     def sentences(self, folders: Sequence[Path]) -> list[Verdict]:
         """Return the verdicts, and what to try after a low score."""
@@ -214,12 +214,12 @@ class Reporting:
         (summary,) = run.tasks.values()
         sentences = []
         for split, metric in headlines_of(summary).items():
-            what = f"{summary.task.title} {self.title_of(metric)} {score_of(summary, metric)}"
+            subject = f"{summary.task.title} {self.title_of(metric)} {score_of(summary, metric)}"
             sample = f"{examples_of(summary, split)} {self.unit}"
             why_none = self.why_no_verdict(summary, split)
             rivals = rivals_of(summary, baselines, split)
             score = score_for_verdict(summary, metric)
-            sentences.append(verdict(what, score, rivals, percent, sample, why_none))
+            sentences.append(verdict(subject, score, rivals, percent, sample, why_none))
         error = summary.seed_scores("ece").median
         if error is not None and error > MOST_ECE and not self.why_no_verdict(summary):
             sentences.append(Verdict(POORLY_CALIBRATED.format(percent(error)), False))
@@ -253,7 +253,7 @@ class Reporting:
         return [self.summarize(read_evaluation(folder), name) for folder, name in names_of(folders).items()]
 
     def read_baselines(self, folders: Sequence[Path]) -> list[RunSummary]:
-        """Return the summaries of the baselines, of each one for every folder; folders with equal scores have one."""
+        """Return a summary of each baseline and folder; folders in which a baseline has equal scores share one."""
         groups: dict[str, dict[str, tuple[list[Result], list[str]]]] = defaultdict(dict)
         for folder, name in names_of(folders).items():
             for title, results in read_baselines(folder, read_evaluation(folder)).items():
@@ -315,8 +315,8 @@ class Reporting:
         overview, *remarks = self.section(runs)
         blocks: Blocks = [Heading("Development sets"), Text(f"Scores in {unit_of_scores(runs)}."), overview, *remarks]
         if charts := self.charts(runs):
-            what = f"Scores of each seed: {', '.join(chart.title for chart in charts)}"
-            blocks.append(Figure(render(draw_dots(charts), "svg"), what, is_wide=len(charts) > 2))
+            caption = f"Scores of each seed: {', '.join(chart.title for chart in charts)}"
+            blocks.append(Figure(render(draw_dots(charts), "svg"), caption, is_wide=len(charts) > 2))
         blocks += [Fold("All metrics and seeds", self._by_seed(runs)), *details]
         tasks = self.tasks_in(runs)
         has_average = any(tasks.keys() & names for names in self.averages.values())
@@ -342,7 +342,7 @@ class Reporting:
 
     @property
     def explanations(self) -> list[str]:
-        """Return the definitions of the metrics, further sentences, and one on which values are better."""
+        """Return the definitions of the metrics, further sentences, and one that says whether higher is better."""
         metrics = self.metrics.values()
         lower = [metric.title for metric in metrics if metric.lower_is_better and not metric.name.startswith("test_")]
         but = f", except for {', '.join(lower)}" if lower else ""
@@ -357,8 +357,8 @@ class Reporting:
                 for split, official in summary.task.rows.items():
                     counts = {result.rows.get(split, official) for result in summary.results}
                     for number in sorted(counts - {official}):
-                        what = f"{summary.task.title} {split} ({number:,} instead of {official:,} rows)"
-                        remarks.append(f"{run.name}: {what}. The score is not comparable with published ones.")
+                        data = f"{summary.task.title} {split} ({number:,} instead of {official:,} rows)"
+                        remarks.append(f"{run.name}: {data}. The score is not comparable with published ones.")
         overview = self.overview(runs)
         return [overview, BulletList(remarks)] if remarks else [overview]
 
@@ -487,7 +487,7 @@ def score_for_verdict(summary: TaskSummary, metric: str = "") -> float:
 
 
 def examples_of(summary: TaskSummary, split: str = "dev") -> int:
-    """Return the number of examples of a task's split, `dev` (all development sets) or `test`, in its smallest run."""
+    """Return the number of examples of a split, `dev` (all development sets) or `test`, in a task's smallest run."""
     return min(sum(n for name, n in result.rows.items() if name.startswith(split)) for result in summary.results)
 
 

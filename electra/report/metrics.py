@@ -141,7 +141,7 @@ docs/reference_flags.md."""
 def code_base_value(code_base: str, metric: str, value: float, options: Mapping[str, Any]) -> float:
     """Return a metric's value as a code base of `CODE_BASE_METRICS` counts it.
 
-    For rc2020_electra, the generator is right at each chosen position that keeps its token, too.
+    For rc2020_electra, the generator also counts as right at each chosen position that keeps its token.
 
     Args:
         options: options of the run.

@@ -43,12 +43,13 @@ class Result:
     """The result of a finished run.
 
     Args:
-        metrics: metrics of the development set, as fractions; None if undefined.
+        metrics: name -> value on the development set, and for names with `test_` on the test set; shares are
+            fractions, and undefined values None.
         collapsed: whether the model gives (almost) every example the same answer.
         epoch: passes over the training data after which the weights were scored.
         start: "pretrained", "scratch", or the run from whose encoder the run started, such as "mnli-42".
         model, parameters: the encoder as named on the command line, and its size.
-        rows: number of examples in each split.
+        rows: split -> number of its examples.
         settings: hyperparameters and fingerprints of the data.
         paired_errors: title of a baseline -> dev or test -> standard error of the difference between the headline
             metrics of run and baseline on the same rows; {} if the task has no `row_scores`, and in results of earlier
@@ -109,12 +110,12 @@ def read_evaluation(folder: Path) -> list[Result]:
 
 
 def result_of_baseline(metrics: dict[str, float | None], result: Result) -> Result:
-    """Return the metrics of a baseline as a result, with task, seed and rows of the result that it is beside."""
+    """Return the metrics of a baseline as a result, with task, seed and rows of the network's result."""
     return replace(result, metrics=metrics, collapsed=False, start="", model="", parameters=0, settings={})
 
 
 def read_baselines(folder: Path, results: Collection[Result]) -> dict[str, list[Result]]:
-    """Return title of a baseline -> its results: one for each task and seed of the evaluation in a folder.
+    """Return the baselines of the evaluation in a folder: title -> results, one for each task and seed.
 
     If a baseline has equal metrics for all seeds of a task, it has one result for the task.
 
@@ -201,7 +202,7 @@ class ScoredTask:
     Args:
         headline: the metric that averages and pictures show.
         rows: split -> official number of its rows; {} for data of the user.
-        columns: the metrics in the overview; if empty, the headline.
+        columns: the metrics in the overview; if empty, the headline metric.
     """
 
     name: str
@@ -232,14 +233,14 @@ class SeedScores(NamedTuple):
 
     @property
     def median(self) -> float | None:
-        """Return the median, with `worst` for undefined values; None if it is then infinite, or without any value."""
+        """Return the median, in which undefined values count as `worst`; None if it is infinite or of no value."""
         if not self.values:
             return None
         return defined(statistics.median([*self.defined_values, *[self.worst] * self.undefined_count]))
 
     @property
     def std(self) -> float | None:
-        """Return the standard deviation, with n - 1; None with less than two values, or if one is undefined."""
+        """Return the standard deviation, with n - 1; None for fewer than two values, or if one is undefined."""
         return None if self.undefined_count or len(self.values) < 2 else statistics.stdev(self.defined_values)
 
 

@@ -81,7 +81,7 @@ def standing(score: float, rival: Rival) -> int:
 
 
 def verdict(
-    what: str,
+    subject: str,
     score: float,
     rivals: Sequence[Rival],
     show: Callable[[float], str],
@@ -91,15 +91,15 @@ def verdict(
     """Return a verdict: a sentence that compares a score with each rival, good if it is clearly better than all.
 
     Args:
-        what: the beginning of the sentence: the score by name, with its value.
+        subject: beginning of the sentence: the score by name, with its value.
         show: function that returns a score, or a difference of scores, as text.
         sample: what the errors come from, such as `83 texts`.
         why_none: the reason why there is no verdict, such as `40 texts are too few`; "" if there is one.
     """
     if why_none:
-        return Verdict(f"{what}; no verdict: {why_none}.", None)
+        return Verdict(f"{subject}; no verdict: {why_none}.", None)
     if not rivals:
-        return Verdict(f"{what}.", None)
+        return Verdict(f"{subject}.", None)
     comparisons = []
     for rival in rivals:
         difference = score - rival.score
@@ -110,7 +110,7 @@ def verdict(
         if standing(score, rival):
             text = f"{side} {of_rival} (± {error})"
         comparisons.append(f"{text}{rival.note}")
-    return Verdict(f"{what}: {'; '.join(comparisons)}.", all(standing(score, rival) > 0 for rival in rivals))
+    return Verdict(f"{subject}: {'; '.join(comparisons)}.", all(standing(score, rival) > 0 for rival in rivals))
 
 
 def is_disappointing(score: float, rivals: Sequence[Rival]) -> bool:
@@ -233,7 +233,7 @@ def paired_error(differences: Collection[float]) -> float:
     are right or wrong, this is the adjusted Wald interval of Bonett and Price (2012).
 
     Args:
-        differences: for each row, its score by the one minus its score by the other, see `Task.row_scores`.
+        differences: for each row, its value in the one score minus that in the other, see `Task.row_scores`.
     """
     values = [*differences, 1.0, -1.0]
     mean = math.fsum(values) / len(values)

@@ -28,7 +28,8 @@ class Verb(NamedTuple):
         example: arguments of a typical call.
         basic: names of the options that `--help` shows, the most important first; "" for all. `--help all` shows every
             option.
-        preset: option -> value that it has if no file or flag sets it. `main` has it as an argument, if there is one.
+        preset: option -> value that it has if no file or flag sets it. `main` takes it as `preset`, unless it is
+            empty.
     """
 
     module: str

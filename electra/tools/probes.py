@@ -66,7 +66,8 @@ def make_probes(
         pairs_file, labels_file: paths of the files; None for no such probe.
         model: model whose main network the probes are for; no weights are read.
     Raises:
-        UserError: a file cannot be read, a sentence of a pair is longer than the network, or there are no classes.
+        UserError: a file cannot be read, a sentence of a pair is longer than the network reads, or the labels are not
+            those of two or more classes with `FOLDS` texts each.
     """
     probes: list[Probe] = []
     longest = longest_text(model.config.discriminator)
@@ -78,14 +79,14 @@ def make_probes(
 
 
 def pair_score_of(objective: Objective) -> str:
-    """Return the score of sentences by an objective's main network, by its name in `electra pairs`."""
+    """Return the name in `electra pairs` of the score that an objective's main network gives sentences."""
     if objective.finds_replaced:
         return "electric" if objective.is_energy_based else "discriminator"
     return "causal" if objective.is_causal else "pll"
 
 
 def draw_rows(groups: Sequence[str], count: int) -> list[int]:
-    """Return the numbers of `count` drawn rows, or of all if they are fewer, ascending: the same ones each time.
+    """Return the numbers of `count` random rows, or of all if there are fewer, ascending; the same rows each time.
 
     Each group, a paradigm or a class, has an equal share, as far as it has rows. The rows of a group are drawn at
     random, because files may repeat their groups in a regular order.

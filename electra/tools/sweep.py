@@ -35,7 +35,7 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import optuna
 import pandas as pd
@@ -199,33 +199,37 @@ class Worker:
         Raises:
             UserError: a point was taken over by another command.
         """
-        is_waiting = False
+        was_waiting = False
         while not self.code:
             try:
-                is_finished, has_run = self.run_next()
+                outcome = self.run_next()
             except (UpdateFinishedTrialError, LockLostError) as error:
                 raise UserError(
                     f"a point was taken over by another command, because this one was silent for {SILENT_AFTER:g} s; "
                     "this one ends, the other goes on"
                 ) from error
-            if is_finished:
+            if outcome == "finished":
                 return
-            if not has_run:
-                if not is_waiting:
+            if outcome == "waiting":
+                if not was_waiting:
                     logger.info("waiting for points of other commands, %g s for those of a killed one", SILENT_AFTER)
                 time.sleep(SIGN_OF_LIFE)
-            is_waiting = not has_run
+            was_waiting = outcome == "waiting"
 
-    def run_next(self) -> tuple[bool, bool]:
-        """Run the first free point, if there is one; return whether none is left to run, and whether one has run."""
-        is_finished = True
+    def run_next(self) -> Literal["has run", "waiting", "finished"]:
+        """Run the first free point, if there is one, and return the state of this worker.
+
+        Returns:
+            "waiting" if other workers run all points that are left, "finished" if none is left.
+        """
+        is_left = False
         for point in self.open_points():
-            is_finished = False
+            is_left = True
             trial = self.claim(point)
             if trial is not None:
                 self.run_point(point, trial)
-                return False, True
-        return is_finished, False
+                return "has run"
+        return "waiting" if is_left else "finished"
 
     def open_points(self) -> Iterator[SweepPoint]:
         """Yield the points that have neither finished nor failed here, then one that a Bayesian search draws."""
@@ -292,7 +296,6 @@ class Worker:
 
         Args:
             trial: id of the trial.
-
         Raises:
             UpdateFinishedTrialError: the point was taken over.
         """
@@ -304,7 +307,6 @@ class Worker:
 
         Args:
             trial: id of the trial that runs the point.
-
         Raises:
             UpdateFinishedTrialError: the point was taken over by another command.
         """
@@ -394,17 +396,17 @@ def ranking(sweep: Sweep, metrics: Mapping[str, float | None]) -> str:
 
 def title_of(metric: str) -> str:
     """Return the title of a metric: eval/fixed_discriminator_auc -> discriminator AUC (fixed test set)."""
-    kind, _, name = metric.rpartition("/")
+    group, _, name = metric.rpartition("/")
     if task := GLUE.reporting.tasks.get(name):
         return f"{task.title} {GLUE.reporting.title_of(task.headline)}"
-    title = metric_title(name.removeprefix("fixed_")) if kind == "eval" else name
+    title = metric_title(name.removeprefix("fixed_")) if group == "eval" else name
     return f"{title} (fixed test set)" if name.startswith("fixed_") else title
 
 
 def is_comparable(metric: str) -> bool:
-    """Return True if a metric compares networks with different generators, whose samples it does not depend on."""
-    kind, _, name = metric.rpartition("/")
-    return kind != "eval" or name.startswith("fixed_") or name in dict(PROBE_ROWS)
+    """Return True if a metric can compare networks with different generators: it does not depend on their samples."""
+    group, _, name = metric.rpartition("/")
+    return group != "eval" or name.startswith("fixed_") or name in dict(PROBE_ROWS)
 
 
 def show_value(metric: str, value: float | None) -> str:
@@ -483,8 +485,8 @@ def judge(sweep: Sweep, rows: Sequence[SweepRow], rank: str, why_none: str = "")
         text = f"No winner, because one seed has no error: {title_of(rank)} is {between}; sweep the seed, too."
         return Verdict(text, None)
     rival = Rival(f"the next, {names[1]}", rows[1].score, math.hypot(rows[0].error, rows[1].error))
-    what = f"{title_of(rank)} of {names[0]}, the best of {len(rows)}: {show(rows[0].score)} ± {show(rows[0].std)}"
-    return verdict(what, rows[0].score, [rival], show, "these seeds", why_none)
+    subject = f"{title_of(rank)} of {names[0]}, the best of {len(rows)}: {show(rows[0].score)} ± {show(rows[0].std)}"
+    return verdict(subject, rows[0].score, [rival], show, "these seeds", why_none)
 
 
 def why_no_verdict(reporting: Reporting, evaluations: Sequence[Path], rank: str) -> str:

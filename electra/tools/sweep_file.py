@@ -98,7 +98,7 @@ class Sweep(BaseModel):
         parameters: option of the command -> its entry.
         command: words of wandb's agent; the words behind the program are passed on.
         run_cap: largest number of points.
-        name, description, project, entity: for wandb's server, and without effect here.
+        name, description, project, entity: texts for wandb's server, which have no effect here.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -318,7 +318,7 @@ class Commands(NamedTuple):
     Args:
         folder: folder of the sweep.
         flags: words for the command of each point, which override the sweep file.
-        glue: words for run_glue.py, which fine-tunes each discriminator; None for no fine-tuning.
+        glue: words behind `electra glue`, which fine-tunes each discriminator; None for no fine-tuning.
     """
 
     sweep: Sweep
@@ -483,8 +483,8 @@ def read_metrics(commands: Commands, name: str) -> dict[str, float | None]:
     metrics: dict[str, float | None] = {}
     if commands.sweep.verb == "pretrain":
         held_out = read_json(commands.folder / name / METRICS_NAME, RunMetrics)["held_out"]
-        for kind, column in (("eval", "trained"), ("frequencies", "frequencies")):
-            for prefix, title in ((f"{kind}/", column), (f"{kind}/fixed_", f"fixed: {column}")):
+        for group, column in (("eval", "trained"), ("frequencies", "frequencies")):
+            for prefix, title in ((f"{group}/", column), (f"{group}/fixed_", f"fixed: {column}")):
                 metrics |= {prefix + metric: value for metric, value in held_out.get(title, {}).items()}
     for path in commands.evaluations([name]):
         (run,) = commands.reporting.read_runs([path])
