@@ -66,8 +66,8 @@ def make_probes(
         pairs_file, labels_file: paths of the files; None for no such probe.
         model: model whose main network the probes are for; no weights are read.
     Raises:
-        UserError: a file cannot be read, a sentence of a pair is longer than the network reads, or the labels are not
-            those of two or more classes with `FOLDS` texts each.
+        UserError: a file cannot be read, a sentence of a pair is longer than the network reads, or fewer than two
+            classes have `FOLDS` texts.
     """
     probes: list[Probe] = []
     longest = longest_text(model.config.discriminator)
