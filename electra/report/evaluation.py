@@ -206,8 +206,8 @@ class Reporting:
     def verdicts_of(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> list[Verdict]:
         """Return the verdicts on a run.
 
-        With one task, these are a verdict on each split with labels, and a warning of poor probabilities. With several
-        tasks, it is one that says on how many of them the run is above every baseline.
+        A run of one task has a verdict on each split with labels, and perhaps a warning of its probabilities. A run of
+        several tasks has a single verdict, which says on how many of them it is above every baseline.
         """
         if len(run.tasks) > 1:
             return [self.verdict_of_many(run, baselines)]

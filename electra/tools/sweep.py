@@ -225,9 +225,9 @@ class Worker:
         is_left = False
         for point in self.open_points():
             is_left = True
-            trial = self.claim(point)
-            if trial is not None:
-                self.run_point(point, trial)
+            trial_id = self.claim(point)
+            if trial_id is not None:
+                self.run_point(point, trial_id)
                 return "has run"
         return "waiting" if is_left else "finished"
 
@@ -291,39 +291,39 @@ class Worker:
         with suppress(UpdateFinishedTrialError):  # another command has taken it over
             self.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
 
-    def note(self, trial: int, **about: object) -> None:
+    def note(self, trial_id: int, **about: object) -> None:
         """Write values, and the time as a sign of life, into a trial.
 
         Args:
-            trial: id of the trial.
+            trial_id: id of the trial.
         Raises:
             UpdateFinishedTrialError: the point was taken over.
         """
         for name, value in {**about, "alive": time.time()}.items():
-            self.storage.set_trial_user_attr(trial, name, value)
+            self.storage.set_trial_user_attr(trial_id, name, value)
 
-    def run_point(self, point: SweepPoint, trial: int) -> None:
+    def run_point(self, point: SweepPoint, trial_id: int) -> None:
         """Run the commands of a point, and record its metrics, or that it has failed.
 
         Args:
-            trial: id of the trial that runs the point.
+            trial_id: id of the trial that runs the point.
         Raises:
             UpdateFinishedTrialError: the point was taken over by another command.
         """
         try:
             for verb, words in self.commands.of(point).items():
-                self.run_process(point, trial, verb, words)
+                self.run_process(point, trial_id, verb, words)
             metrics = read_metrics(self.commands, point.name)
         except (UserError, OSError) as error:
             if not self.code:
                 logger.info("%s failed: %s", point.name, error)
                 self.failed.add(point.name)
-            self.storage.set_trial_state_values(trial, TrialState.FAIL)
+            self.storage.set_trial_state_values(trial_id, TrialState.FAIL)
             return
-        self.note(trial, metrics=metrics)
+        self.note(trial_id, metrics=metrics)
         score = metrics.get(self.sweep.metric["name"])
         state = TrialState.PRUNED if score is None else TrialState.COMPLETE
-        self.storage.set_trial_state_values(trial, state, None if score is None else [score])
+        self.storage.set_trial_state_values(trial_id, state, None if score is None else [score])
         times = [trial.duration.total_seconds() for trial in self.finished().values() if trial.duration]
         workers = 1 + sum(trial.state == TrialState.RUNNING for trial in self.trials)
         time_left = format_seconds(math.ceil((self.total - len(times)) / workers) * statistics.median(times))
@@ -331,10 +331,10 @@ class Worker:
         shown_score = f"{title_of(rank)} {show_value(rank, metrics.get(rank))}"
         logger.info("%d of %d, %s: %s, about %s left", len(times), self.total, point.name, shown_score, time_left)
 
-    def run_process(self, point: SweepPoint, trial: int, verb: str, words: Sequence[str]) -> None:
+    def run_process(self, point: SweepPoint, trial_id: int, verb: str, words: Sequence[str]) -> None:
         """Run a command of a point; raise a UserError if the command fails or is stopped."""
         log = self.folder / "logs" / f"{point.name}.{verb}.txt"
-        self.note(trial)
+        self.note(trial_id)
         environ = {"WANDB_RUN_GROUP": self.folder.name, **os.environ}
         with open(log, "ab") as output:
             command = [sys.executable, "-m", "electra", *words]
@@ -343,11 +343,11 @@ class Worker:
             process.terminate()
         logger.info("%s: %s, log: %s", point.name, verb, log)
         try:
-            self.note(trial, pid=process.pid)
+            self.note(trial_id, pid=process.pid)
             while process.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(SIGN_OF_LIFE)
-                self.note(trial)
+                self.note(trial_id)
         except BaseException:  # the point is lost
             process.kill()
             raise
