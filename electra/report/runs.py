@@ -36,12 +36,12 @@ class LogLine(TypedDict):
     tokens_seen: NotRequired[float]
 
 
-class TrainingState(TypedDict, total=False):
+class TrainingState(TypedDict):
     """The content of trainer_state.json, as far as it is read here."""
 
-    global_step: Required[int]
-    max_steps: Required[int]
-    log_history: Required[list[LogLine]]
+    global_step: int
+    max_steps: int
+    log_history: list[LogLine]
 
 
 class RunMetrics(TypedDict, total=False):
