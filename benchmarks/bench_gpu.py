@@ -34,7 +34,7 @@ class Row(NamedTuple):
     """A row, as the session has to know it.
 
     Args:
-        seconds: limit of the row, from its turn on.
+        seconds: limit of the row in seconds, from its turn on.
         gigabytes: memory of the GPU that the row takes while it prepares.
         wave: wave with which the row prepares, 0 or 1.
         is_timed: whether the row measures time: it then waits for its turn, in which nothing else runs. Other rows do
@@ -70,12 +70,12 @@ ROWS = (
 )
 """All rows, the most important first."""
 SECONDS = 510.0
-"""Limit of all rows together."""
+"""Limit of all rows together, in seconds."""
 SHARES = (0.42, 0.8)
 """Wave -> share of the time after which its rows that are ready have their turns, even if others still prepare."""
-MEMORY = 72.0
+GPU_GIGABYTES = 72.0
 """Gigabytes of the GPU that all running rows may take."""
-WAITING = 3.0
+WAITING_GIGABYTES = 3.0
 """Gigabytes of the GPU that a row takes while it waits for its turn."""
 REHEARSAL_SLOWNESS = 20.0
 """Factor of the limits of rows in a rehearsal: CPUs are slow, and often busy."""
@@ -88,7 +88,7 @@ class Session:
         rows: the rows to run, in the order of their importance.
         command: the words of the process of a row, by the row's name and the folder where it writes.
         output: file of JSON lines, to which a line is added for each row.
-        seconds: limit of all rows together.
+        seconds: limit of all rows together, in seconds.
         slowness: factor of the limits of rows.
     """
 
@@ -145,9 +145,9 @@ class Session:
     def has_room(self, row: Row) -> bool:
         """Return True if the GPU has memory, and the host a core, for one more row."""
         running = [active for active in self.rows if self.runs(active)]
-        held = sum(active.gigabytes if self.prepares(active) else WAITING for active in running)
+        held = sum(active.gigabytes if self.prepares(active) else WAITING_GIGABYTES for active in running)
         busy = sum(map(self.prepares, running))
-        return not running or (held + row.gigabytes <= MEMORY and busy < (os.cpu_count() or 1))
+        return not running or (held + row.gigabytes <= GPU_GIGABYTES and busy < (os.cpu_count() or 1))
 
     # ---- what happens to a row
 

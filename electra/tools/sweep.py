@@ -327,8 +327,8 @@ class Worker:
         times = [trial.duration.total_seconds() for trial in self.finished().values() if trial.duration]
         workers = 1 + sum(trial.state == TrialState.RUNNING for trial in self.trials)
         time_left = format_seconds(math.ceil((self.total - len(times)) / workers) * statistics.median(times))
-        rank = ranking(self.sweep, metrics)
-        shown_score = f"{title_of(rank)} {show_value(rank, metrics.get(rank))}"
+        metric = ranking_metric(self.sweep, metrics)
+        shown_score = f"{title_of(metric)} {show_value(metric, metrics.get(metric))}"
         logger.info("%d of %d, %s: %s, about %s left", len(times), self.total, point.name, shown_score, time_left)
 
     def run_process(self, point: SweepPoint, trial_id: int, verb: str, words: Sequence[str]) -> None:
@@ -382,7 +382,7 @@ def setting_in_words(setting: object) -> str:
 # ---- results
 
 
-def ranking(sweep: Sweep, metrics: Mapping[str, float | None]) -> str:
+def ranking_metric(sweep: Sweep, metrics: Mapping[str, float | None]) -> str:
     """Return the metric that ranks points: that of the sweep; for fine-tuned points, one of their scores.
 
     Args:
@@ -439,64 +439,66 @@ class SweepRow(NamedTuple):
     baseline: float = math.nan
 
 
-def sweep_rows(sweep: Sweep, frame: pd.DataFrame, rank: str) -> list[SweepRow]:
+def sweep_rows(sweep: Sweep, frame: pd.DataFrame, metric: str) -> list[SweepRow]:
     """Return the rows of the report, the best one first.
 
     Args:
         frame: table with a line for each point: its name, values and metrics.
-        rank: metric that ranks the points.
+        metric: the metric that ranks the points.
     """
     rows = []
     axes = sweep.axes or ["point"]
     for values, points in frame.groupby([frame[name].map(str) for name in axes], sort=False):
-        scores = points[rank].astype(float)
-        std_of_first = points.iloc[0].get(rank.replace("median/", "std/")) if rank.startswith("median/") else None
+        scores = points[metric].astype(float)
+        std_of_first = points.iloc[0].get(metric.replace("median/", "std/")) if metric.startswith("median/") else None
         std = scores.std() if len(points) > 1 else math.nan if std_of_first is None else std_of_first
-        sampling = points.iloc[0].get(rank.replace("median/", "error/"), 0.0) if rank.startswith("median/") else 0.0
+        sampling = (
+            points.iloc[0].get(metric.replace("median/", "error/"), 0.0) if metric.startswith("median/") else 0.0
+        )
         error = math.hypot(sampling, 0.0 if math.isnan(std) else std)
-        run_counts = points.get(rank.replace("median/", "seeds/")) if rank.startswith("median/") else None
+        run_counts = points.get(metric.replace("median/", "seeds/")) if metric.startswith("median/") else None
         seeds = len(points) if run_counts is None else int(run_counts.fillna(1).sum())
         row_values = dict(zip(axes, values, strict=True))
-        baselines = points.get(rank.replace("eval/", "frequencies/")) if rank.startswith("eval/") else None
+        baselines = points.get(metric.replace("eval/", "frequencies/")) if metric.startswith("eval/") else None
         baseline = math.nan if baselines is None else baselines.astype(float).median()
         row = SweepRow(row_values, [*points["point"]], seeds, scores.median(skipna=False), std, error, baseline)
         rows.append(row)
-    sign = -1 if sweep.goal == "maximize" or rank != sweep.metric["name"] else 1
+    sign = -1 if sweep.goal == "maximize" or metric != sweep.metric["name"] else 1
     return sorted(rows, key=lambda row: (math.isnan(row.score), sign * row.score))
 
 
-def judge(sweep: Sweep, rows: Sequence[SweepRow], rank: str, why_none: str = "") -> Verdict:
+def judge(sweep: Sweep, rows: Sequence[SweepRow], metric: str, why_none: str = "") -> Verdict:
     """Return the verdict on which row is the best, good if it is clearly better than the next one.
 
     Args:
         rows: the rows, the best one first.
-        rank: metric that ranks the points.
+        metric: the metric that ranks the points.
         why_none: why the development set allows no verdict; "" if it allows one.
     """
     rows = [row for row in rows if not math.isnan(row.score)]
-    show = partial(show_value, rank)
+    show = partial(show_value, metric)
     if not rows:
-        return Verdict(f"No point has a score in {title_of(rank)}.", None)
+        return Verdict(f"No point has a score in {title_of(metric)}.", None)
     names = [", ".join(f"{name} {value}" for name, value in row.values.items()) for row in rows]
     if len(rows) == 1:
-        return Verdict(f"{title_of(rank)} of {names[0]}: {show(rows[0].score)}.", None)
+        return Verdict(f"{title_of(metric)} of {names[0]}: {show(rows[0].score)}.", None)
     if any(math.isnan(row.std) or (sweep.verb == "pretrain" and len(row.points) == 1) for row in rows[:2]):
         between = f"from {show(rows[-1].score)} to {show(rows[0].score)}"
-        text = f"No winner, because one seed has no error: {title_of(rank)} is {between}; sweep the seed, too."
+        text = f"No winner, because one seed has no error: {title_of(metric)} is {between}; sweep the seed, too."
         return Verdict(text, None)
     rival = Rival(f"the next, {names[1]}", rows[1].score, math.hypot(rows[0].error, rows[1].error))
-    subject = f"{title_of(rank)} of {names[0]}, the best of {len(rows)}: {show(rows[0].score)} ± {show(rows[0].std)}"
+    subject = f"{title_of(metric)} of {names[0]}, the best of {len(rows)}: {show(rows[0].score)} ± {show(rows[0].std)}"
     return verdict(subject, rows[0].score, [rival], show, "these seeds", why_none)
 
 
-def why_no_verdict(reporting: Reporting, evaluations: Sequence[Path], rank: str) -> str:
+def why_no_verdict(reporting: Reporting, evaluations: Sequence[Path], metric: str) -> str:
     """Return why the evaluations of points allow no verdict by a metric; "" if they do, or if there are none.
 
     Args:
         evaluations: folders of the evaluations.
-        rank: metric that ranks the points: an average, or `median/TASK`.
+        metric: the metric that ranks the points: an average, or `median/TASK`.
     """
-    names = reporting.averages.get(rank, [rank.removeprefix("median/")])
+    names = reporting.averages.get(metric, [metric.removeprefix("median/")])
     summaries = [run.tasks[name] for run in reporting.read_runs(evaluations) for name in names if name in run.tasks]
     return next(filter(None, map(reporting.why_no_verdict, summaries)), "")
 
@@ -529,17 +531,17 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
     metrics = {
         name: value for about in points.values() for name, value in about["metrics"].items() if value is not None
     }
-    rank = ranking(commands.sweep, metrics)
-    rows = sweep_rows(commands.sweep, frame, rank)
+    metric = ranking_metric(commands.sweep, metrics)
+    rows = sweep_rows(commands.sweep, frame, metric)
     lines = []
     for row in rows:
-        deviation = "" if math.isnan(row.std) else f" ± {show_value(rank, row.std)}"
-        score = f"{show_value(rank, row.score)}{deviation}"
-        baseline = "" if math.isnan(row.baseline) else show_value(rank, row.baseline)
-        lines.append({**row.values, "seeds": str(row.seeds), title_of(rank): score, FREQUENCIES: baseline})
+        deviation = "" if math.isnan(row.std) else f" ± {show_value(metric, row.std)}"
+        score = f"{show_value(metric, row.score)}{deviation}"
+        baseline = "" if math.isnan(row.baseline) else show_value(metric, row.baseline)
+        lines.append({**row.values, "seeds": str(row.seeds), title_of(metric): score, FREQUENCIES: baseline})
     table = table_of(lines)
     evaluations = commands.evaluations([*points])
-    winner = judge(commands.sweep, rows, rank, why_no_verdict(commands.reporting, evaluations, rank))
+    winner = judge(commands.sweep, rows, metric, why_no_verdict(commands.reporting, evaluations, metric))
     blocks: Blocks = [winner, table]
     if FREQUENCIES in table.header:
         blocks.append(Text(ABOUT_FREQUENCIES))
@@ -550,7 +552,7 @@ def write_sweep_report(commands: Commands, points: Mapping[str, Mapping[str, Any
         blocks[1:1] = commands.reporting.verdicts(best) if is_tuned else commands.reporting.sentences(best)
         page = commands.reporting.report(evaluations)
         blocks += [Heading("Each point"), *(block for block in page.blocks if not isinstance(block, Verdict))]
-    elif not is_comparable(rank):
+    elif not is_comparable(metric):
         blocks[:1] = [winner._replace(is_good=None), Verdict(NOT_COMPARABLE, None)]
     runs = [folder / name for name in points if commands.sweep.verb == "pretrain"]
     about = lines_about_runs([run for run in runs if (run / METRICS_NAME).is_file()])  # others are on another host

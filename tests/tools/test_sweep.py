@@ -24,7 +24,7 @@ from electra.tools.sweep import (
     is_comparable,
     judge,
     main,
-    ranking,
+    ranking_metric,
     sweep_rows,
     why_no_verdict,
 )
@@ -657,7 +657,7 @@ def judged(folder, points, metric="median/cola", **keys):
     """Ranking metric, rows and sentence of points with these values and metrics."""
     sweep = sweep_of(folder, metric={"name": metric, "goal": "maximize"}, **keys)
     frame = module.pd.DataFrame([{"point": str(number), **point} for number, point in enumerate(points)])
-    rank = ranking(sweep, points[0])
+    rank = ranking_metric(sweep, points[0])
     rows = sweep_rows(sweep, frame, rank)
     return rank, rows, judge(sweep, rows, rank).text
 
