@@ -42,6 +42,8 @@ SHOWN_TEXTS = 10
 """Texts on the terminal, at most."""
 SHOWN_CHARACTERS = 60
 """Characters of a text on the terminal, at most."""
+SHOWN_SPANS = 3
+"""Suspicious spans of a text on the terminal, at most."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -307,11 +309,16 @@ def auroc_error(area: float, wrong: int, right: int) -> float:
 
 
 def worst_row(line: ScoredLine) -> dict[str, str]:
-    """Return the cells of a text in the table of the worst texts, from its line in scores.jsonl."""
+    """Return the cells of a text in the table of the worst texts, from its line in scores.jsonl.
+
+    The suspicious spans are named with their highest D, the most suspicious first.
+    """
     text = line["text"]
+    worst_spans = sorted(line["spans"], key=lambda span: -span[2])[:SHOWN_SPANS]
+    words = ", ".join(f"{text[start:end]} {highest:.2f}" for start, end, highest in worst_spans)
     if len(text) > SHOWN_CHARACTERS:
         text = f"{text[: SHOWN_CHARACTERS - 1]}…"
-    return {"text": text, "mean": f"{line['mean']:.3f}", "place": line["place"]}
+    return {"text": text, "suspicious": words, "mean": f"{line['mean']:.3f}", "place": line["place"]}
 
 
 def verdicts_of(summary: Mapping[str, Any]) -> list[Verdict]:

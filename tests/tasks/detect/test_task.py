@@ -9,7 +9,7 @@ from pytest import approx
 from safetensors.torch import load_file, save_file
 
 from electra.tasks.detect.scores import Detector, LabelledText, ScoredTokens, read_texts
-from electra.tasks.detect.task import agreement, auroc_error, main, verdicts_of
+from electra.tasks.detect.task import agreement, auroc_error, main, verdicts_of, worst_row
 from electra.tasks.minimal_pairs.task import main as pairs
 from electra.tokenizers.options import TokenizerArguments
 from electra.tokenizers.train import train_on_documents
@@ -163,6 +163,14 @@ def test_the_terminal_has_counts_and_agreement(world, capsys):
     main(["a.jsonl", *FLAGS, "--threshold=0.999"])
     said = capsys.readouterr().out
     assert "AUROC" in said and " 0 spans above 0.999" in said
+
+
+def test_the_most_suspicious_words_of_a_text_are_shown_with_their_probability():
+    text = "aa bb cc dd " + "x" * 99
+    spans = [[0, 2, 0.6], [3, 5, 0.9], [6, 8, 0.7], [9, 11, 0.5123]]
+    row = worst_row({"place": "a:1", "text": text, "mean": 0.25, "spans": spans, "tokens": []})
+    assert row["suspicious"] == "bb 0.90, cc 0.70, aa 0.60"
+    assert worst_row({"place": "a:1", "text": text, "mean": 0.25, "spans": [], "tokens": []})["suspicious"] == ""
 
 
 def test_texts_have_labels_or_spans_or_none(tmp_path):
