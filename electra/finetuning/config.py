@@ -435,6 +435,14 @@ def _defaults_by_size(encoder: "Encoder", values: Values, texts: int | None, beg
     return paper if texts is None or has_paper_results else values_in((NARROW_DEFAULTS, *PAPER_DEFAULTS))
 
 
+def given_hyperparameters(args: Arguments, task: str) -> Values:
+    """Return the hyper-parameters of a task that have a value without an encoder: the user's, or a fixed default."""
+    values = {f.name: getattr(args.tuning, f.name) for f in fields(args.tuning)}  # also the head of a tagger
+    overrides = args.overrides.get(task, {})
+    values |= {name: value for name, value in overrides.items() if name in HYPERPARAMETERS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def resolve_hyperparameters(
     args: Arguments,
     task: str,
@@ -455,10 +463,7 @@ def resolve_hyperparameters(
     Raises:
         UserError: --max_length is more than the encoder or its tokenizer takes.
     """
-    values = {f.name: getattr(args.tuning, f.name) for f in fields(args.tuning)}  # also the head of a tagger
-    overrides = args.overrides.get(task, {})
-    values |= {name: value for name, value in overrides.items() if name in HYPERPARAMETERS}
-    user_values = {name: value for name, value in values.items() if value is not None}
+    user_values = given_hyperparameters(args, task)
     defaults = {
         **_defaults_by_size(encoder, user_values, texts, begun_settings),
         "max_length": min(default_max_length, encoder.max_length),

@@ -35,8 +35,8 @@ from electra.finetuning.config import (
     HYPERPARAMETERS,
     NARROW_DEFAULTS,
     Arguments,
-    FineTuningArguments,
     HyperParameters,
+    given_hyperparameters,
     resolve_hyperparameters,
     scored_options,
 )
@@ -284,7 +284,10 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
     """Log model, folder and planned runs; warn of untrained positions, and of too few examples for a verdict."""
     model = evaluation.encoder.model
     parameters = model.num_parameters()
-    logger.info("model          %s: %s, %d parameters", evaluation.encoder.name, type(model).__name__, parameters)
+    weights = ", with random weights" if evaluation.args.encoder.from_scratch else ""
+    logger.info(
+        "model          %s: %s, %d parameters%s", evaluation.encoder.name, type(model).__name__, parameters, weights
+    )
     logger.info("folder         %s", evaluation.folder)
     for planned in to_do:
         tuning = planned.tuning
@@ -299,13 +302,19 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
                 planned.task.name, trained, trained,
             )  # fmt: skip
         if planned.task.texts is not None and model.config.hidden_size < NARROW_DEFAULTS.below:
-            has_choice = tuning.head != FineTuningArguments.head
-            logger.info(
-                "               with the defaults of an encoder narrower than %d: --num_train_epochs %g "
-                "--learning_rate %g --layerwise_lr_decay %g%s",
-                NARROW_DEFAULTS.below, tuning.num_train_epochs, tuning.learning_rate, tuning.layerwise_lr_decay,
-                f" --head {tuning.head}" if has_choice else "",
-            )  # fmt: skip
+            given = given_hyperparameters(evaluation.args, planned.task.name)
+            values = {
+                "num_train_epochs": f"{tuning.num_train_epochs:g}",
+                "learning_rate": f"{tuning.learning_rate:g}",
+                "layerwise_lr_decay": f"{tuning.layerwise_lr_decay:g}",
+                "head": tuning.head,
+            }
+            defaults = " ".join(f"--{name} {value}" for name, value in values.items() if name not in given)
+            if defaults:
+                logger.info(
+                    "               with the defaults of an encoder narrower than %d: %s",
+                    NARROW_DEFAULTS.below, defaults,
+                )  # fmt: skip
         unit = planned.task.kind.reporting.unit
         scored_rows = sum(split.examples for name, split in planned.data.scored.items() if name.startswith("dev"))
         if reason := too_few(scored_rows, unit):

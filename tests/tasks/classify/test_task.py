@@ -293,6 +293,20 @@ def test_an_evaluation_of_the_papers_defaults_goes_on_with_them(folder):
         assert all({option: result.settings[option] for option in expected} == expected for result in results)
 
 
+def test_the_log_names_random_weights_and_the_defaults_that_were_not_given(folder, capsys):
+    def said(**options):
+        classify([*flags(folder, "reviews", "csv", experiment_name="planned", **options), "--plan"])
+        return capsys.readouterr().out
+
+    chosen = {"num_train_epochs": 9, "learning_rate": 2e-3, "layerwise_lr_decay": 0.9, "head": "hf"}
+    for given in ({}, {"num_train_epochs": 9}, {"num_train_epochs": 9, "head": "hf"}, chosen):
+        text = said(pretrain_path=None, from_scratch=folder / "encoder", **{**dict.fromkeys(chosen), **given})
+        line = "".join(re.findall("narrower than 256: (.*)", text))
+        assert set(re.findall(r"--(\w+)", line)) == chosen.keys() - given.keys()
+        assert "with random weights" in text
+    assert "random weights" not in said(pretrain_path=folder / "encoder")
+
+
 @pytest.mark.slow
 def test_several_classes_are_saved_for_the_pipeline(folder):
     found = run(folder, "topics", "jsonl", num_seeds=1)
