@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from electra.base.files import TINY_EN
 from electra.report.blocks import Verdict
 from electra.report.results import Metric, Result
 
@@ -183,7 +184,9 @@ def things_to_try(result: Result, cut: float) -> str:
     if cut > MOST_CUT and "long_texts" in settings and not in_windows:
         length = settings["max_length"]
         parts.append(f"{100 * cut:.0f} % of the texts are cut at {length} tokens: try --long_texts windows")
-    if not result.collapsed:
+    if result.model == TINY_EN:
+        parts.append(f"as {TINY_EN} has read English only, name another encoder for texts of another language")
+    elif not result.collapsed:
         parts.append("pre-training for longer, or on more text, may help")
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from pytest import approx
 
+from electra.base.files import TINY_EN
 from electra.report.results import Result
 from electra.report.verdict import (
     CAN_READ_MEAN,
@@ -118,6 +119,14 @@ def test_no_advice_where_none_is_known():
     ):
         assert advice([Comparison(0.2, rivals(0.15, 0.61))], one, 0.0) == ""
     assert advice([Comparison(0.7, rivals(0.15, 0.61))], result_of(CLASSIFY), 0.0) == ""
+
+
+def test_the_network_of_the_package_is_said_to_read_english_only():
+    comparisons = [Comparison(0.2, rivals(0.15, 0.61))]
+    for settings in (CLASSIFY, {**CLASSIFY, "learning_rate": 1e-3, "layerwise_lr_decay": 1.0, "head": "hf_mean"}):
+        text = advice(comparisons, result_of(settings, 10_000, model=TINY_EN), 0.0)
+        assert "English only" in text and "re-training" not in text
+        assert "English" not in advice(comparisons, result_of(settings, 10_000), 0.0)
 
 
 def test_an_encoder_that_had_not_started_to_learn_is_the_first_cause():
