@@ -7,7 +7,6 @@ card claims nothing that the user did not state or the run did not measure.
 
 import json
 import logging
-import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -45,7 +44,7 @@ from electra.pretraining.trainer import ElectraTrainer
 from electra.report.blocks import Card, Table, Verdict, card_content
 from electra.report.metrics import metric_title
 from electra.report.page import try_to_report
-from electra.report.runs import HAS_LEARNED, METRICS_NAME, STATE_NAME, TEST
+from electra.report.runs import HAS_LEARNED, METRICS_NAME, STATE_NAME, TEST, fine_tuning_command, next_step
 from electra.runtime.device import computing
 from electra.runtime.tracking import track_results
 
@@ -120,24 +119,18 @@ def advice_after_run(trainer: ElectraTrainer, results: Mapping[str, Mapping[str,
     Args:
         results: the columns of `evaluate_at_end`.
     """
-    folder = trainer.run_folder
+    folder = str(trainer.run_folder)
     health = health_of(trainer)
-    if health is not None and results:
-        auc = results["frequencies"]["discriminator_auc"]
-        if not health.has_learned(last_evaluation(trainer.state), auc):
-            return f"The networks are in {folder}; they have to learn more before they are worth fine-tuning."
-    return f"Fine-tune it on texts with labels: {fine_tuning_command(str(folder))}; electra --help lists other tasks"
+    if health is None or not results:
+        return next_step(folder)
+    auc = results["frequencies"]["discriminator_auc"]
+    return next_step(folder, has_learned=health.has_learned(last_evaluation(trainer.state), auc))
 
 
 def health_of(trainer: ElectraTrainer) -> DiscriminatorHealth | None:
     """Return the trainer's callback that watches whether the networks learn; None if it has no such callback."""
     callbacks = trainer.callback_handler.callbacks
     return next((callback for callback in callbacks if isinstance(callback, DiscriminatorHealth)), None)
-
-
-def fine_tuning_command(path: str) -> str:
-    """Return a command that fine-tunes the network at a path on texts with labels, which the user adds as FILE."""
-    return f"python -m electra classify --pretrain_path {shlex.quote(path)} --train_file FILE"
 
 
 class HeldOutMetrics(NamedTuple):

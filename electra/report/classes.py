@@ -61,7 +61,10 @@ def class_blocks(details: Details, about_run: str) -> Blocks:
         if "threshold" in scores:
             shares["threshold"] = scores["threshold"]
         rows.append(counts | {title: percent(share) for title, share in shares.items()})
-    about = f"{about_run} Development set; precision, recall and F1 in percent."
+    about = (
+        f"{about_run} Development set; texts have the class as their label, answers are texts to which the network "
+        "answers it; precision, recall and F1 in percent."
+    )
     if any("threshold" in scores for scores in classes):
         about += " A class is answered above its threshold, also in percent, which is the best one on this set."
     blocks: Blocks = [Heading("Classes"), Text(about), table_of(rows)]

@@ -58,6 +58,8 @@ from electra.report.verdict import (
 GENERAL_DEFINITIONS = (
     "Median and std are over the seeds of one task; ± is std, the standard deviation with n - 1. With one seed there "
     "is none.",
+    "Start says what the weights were before fine-tuning: pretrained, scratch (random), or those of the encoder that "
+    "was fine-tuned on the task that is named. Params is the number of parameters of the encoder.",
     "A run has collapsed if it gives the same answer to (almost) every example. It counts like any other run.",
     "ECE is the expected calibration error: the mean distance between the probability of an answer and the share of "
     "answers with about this probability that are right, over 15 ranges. One answer to all has the share of its class "

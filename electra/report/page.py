@@ -28,7 +28,7 @@ from electra.report.drawing import Curve, draw_curves, render
 from electra.report.evaluation import percent
 from electra.report.metrics import LEADING_PANELS, PRETRAINING_METRICS, make_panels, metric_title
 from electra.report.published import published_costs
-from electra.report.runs import HAS_LEARNED, RunRecord, names_of, read_run
+from electra.report.runs import HAS_LEARNED, RunRecord, names_of, next_step, read_run
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,17 @@ TOKENS_OF_SAMPLE = 32
 """Tokens of a sample that a page shows unfolded: about a sentence, in which some five tokens were chosen."""
 COUNTS = {"documents": "documents", "corpus_tokens": "tokens"}
 """Name of a number in the plan that the first line of a page has -> its unit."""
+STARTED = (
+    "Started: the discriminator has started to learn once its AUC is at least .05 above that of token frequencies and "
+    "at least .6, and its loss is below that of the base rate, which is the loss of a guess that knows only the share "
+    "of replaced tokens."
+)
+"""Definition behind those of the metrics, where a verdict speaks of the discriminator."""
+ABOUT_FLOPS = (
+    "6 N T and attention: six operations for each of the N parameters at each of the T tokens, and those of the "
+    "attention. The original's count is that of google-research/electra, with which the paper's FLOPs are comparable."
+)
+"""Sentence below the table of plan and cost."""
 RUN_SIZES = {
     "objective": "objective",
     "documents": "documents",
@@ -113,6 +124,10 @@ def report_blocks(
     blocks += _sizes(runs)
     blocks += _samples(runs)
     blocks += _options(runs)
+    if len(runs) == 1 and runs[0].metrics:
+        verdict = runs[0].metrics.get("verdict", HAS_LEARNED)
+        step = next_step(str(runs[0].folder), has_learned=HAS_LEARNED in verdict)
+        blocks.append(Text(without_folders(step)))
     return blocks
 
 
@@ -174,6 +189,8 @@ def _held_out(runs: Sequence[RunRecord]) -> Blocks:
         if name in OBJECTIVES
     ]
     definitions += [metric.definition for metric in metrics if metric.definition]
+    if any(run.metrics and run.metrics.get("verdict") for run in runs):
+        definitions.append(STARTED)
     about = Text(ABOUT_HELD_OUT)
     table = Table(["", *columns], rows)
     return [Heading("Held-out metrics"), about, table, Fold("What the metrics mean", [BulletList(definitions)])]
@@ -195,7 +212,10 @@ def _sizes(runs: Sequence[RunRecord]) -> Blocks:
         if any(cells):
             rows.append([label, *cells])
     header = ["", *(run.name for run in runs)]
-    return [Fold("Plan and cost", [Table(header, rows)])] if rows else []
+    if not rows:
+        return []
+    about = [Text(ABOUT_FLOPS)] if any("flops" in values for values in facts) else []
+    return [Fold("Plan and cost", [Table(header, rows), *about])]
 
 
 def _samples(runs: Sequence[RunRecord]) -> Blocks:

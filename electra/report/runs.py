@@ -4,6 +4,7 @@ A finished run has `trainer_state.json`, `metrics.json`, `config.yaml` and `samp
 checkpoints, each with the log up to its step; the newest counts.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,18 @@ TESTSET = "fixed"
 """Name of a corrupted test set (--eval_corruption) among the held-out texts."""
 TEST = "test"
 """Name of the test set (--test_fraction), whose metrics begin with `test_`."""
+
+
+def next_step(folder: str, *, has_learned: bool = True) -> str:
+    """Return what a user can do with the networks of a run: fine-tune them, or train on if they have not learned."""
+    if not has_learned:
+        return f"The networks are in {folder}; they have to learn more before they are worth fine-tuning."
+    return f"Fine-tune it on texts with labels: {fine_tuning_command(folder)}; electra --help lists other tasks"
+
+
+def fine_tuning_command(path: str) -> str:
+    """Return a command that fine-tunes the network at a path on texts with labels, which the user adds as FILE."""
+    return f"python -m electra classify --pretrain_path {shlex.quote(path)} --train_file FILE"
 
 
 class LogLine(TypedDict):

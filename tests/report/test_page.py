@@ -1,6 +1,7 @@
 """The page: its curves are the log, and it is small and complete; the picture; the command."""
 
 import base64
+import json
 import math
 import re
 import subprocess
@@ -56,6 +57,17 @@ def test_a_page_begins_with_the_verdict(page):
     assert on_discriminator == ("good", "step 100: the discriminator has started to learn")
     assert on_generator[0] == "bad" and "not clearly above token frequencies" in on_generator[1]
     assert page.index(on_generator[1]) < page.index("<h2>Curves</h2>")
+
+
+def test_a_page_ends_with_the_next_step_and_explains_its_terms(page, tmp_path):
+    assert "electra classify" in page[page.rindex("</details>") :]
+    assert "<li>Started: " in page and "<p>6 N T and attention: " in page
+    late = finished_run(tmp_path / "late")
+    metrics = json.loads((late / "metrics.json").read_text())
+    (late / "metrics.json").write_text(json.dumps({**metrics, "verdict": "it has not started to learn"}))
+    end = page_of(late).rpartition("</details>")[2]
+    assert "before they are worth fine-tuning" in end and "electra classify" not in end
+    assert "worth fine-tuning" not in page_of(write_state(tmp_path / "unfinished", logs_until(40)))
 
 
 def test_no_line_ends_inside_an_option():
