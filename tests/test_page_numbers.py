@@ -89,7 +89,7 @@ def facts():
             f"about {10 * FEWEST_EXAMPLES} labels",
             f"beyond {MOST_EPOCHS} epochs the plan warns",
             f"{rates[0]} (small), {rates[1]} (base), {rates[2]} (large)",
-            f"takes {number(NARROW.learning_rate)} without decay for encoders narrower than {NARROW.below}",
+            f"the default is {number(NARROW.learning_rate)} without decay for encoders narrower than {NARROW.below}",
         ],
         "docs/classify.md": [
             f"fewer than {FEW_STEPS} steps, less than {SMALL_NETWORK / 1e6:.0f} M parameters",
