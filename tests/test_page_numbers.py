@@ -25,6 +25,7 @@ from electra.pretraining.options import BUDGET_SIZES, DEFAULT_BUDGET
 from electra.pretraining.plan import FEW_TOKENS, MOST_EPOCHS
 from electra.pretraining.stopping import OUT_OF_TIME
 from electra.pretraining.timing import TIMED_STEPS
+from electra.report.page import STARTED
 from electra.report.verdict import FEW_STEPS, FEWEST_EXAMPLES, SMALL_NETWORK
 from electra.tasks.classify.task import CLASSIFY
 from electra.tasks.glue.report import MOST_FITTED
@@ -182,6 +183,11 @@ FACTS = [(page, text) for page, texts in facts().items() for text in texts]
 @parametrize("page, text", FACTS, ids=[f"{page}-{text[:30]}" for page, text in FACTS])
 def test_a_page_has_the_number_of_the_code(page, text):
     assert text in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def test_the_page_of_a_run_has_the_bounds_from_which_a_discriminator_has_started():
+    bounds = f"at least {number(LEAD)} above that of token frequencies and at least {number(LEAD + FREQUENCIES_AUC)}"
+    assert bounds in STARTED
 
 
 def test_names_that_pages_place_in_a_file_are_there():
