@@ -129,7 +129,8 @@ def run_script(main: Callable[[], None]) -> NoReturn:
         code = 141  # 128 + SIGPIPE
     except (MemoryError, RuntimeError, ImportError) as error:
         if is_out_of_memory(error):
-            advice = "use smaller batches (with more --gradient_accumulation_steps) or networks"
+            batch = "--per_device_train_batch_size, with more --gradient_accumulation_steps"
+            advice = f"use smaller batches ({batch}) or networks"
             message = f"error: not enough memory; {advice}"
         elif isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
             message = f"error: this needs {error.name}, which is not installed; run: pip install {error.name}"

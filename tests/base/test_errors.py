@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import torch
 from pytest import raises
 
 from electra.base.errors import hint_of_unknown, run_script
@@ -24,6 +25,7 @@ from tests.helpers import ROOT, parametrize
         (ModuleNotFoundError("No module", name="optuna"), 2, "pip install optuna"),
         (KeyboardInterrupt(), 130, "stopped"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes\n"), 2, "not enough memory"),
+        (torch.OutOfMemoryError("CUDA out of memory.\nTried"), 2, "--per_device_train_batch_size"),
         (SystemExit(85), 85, ""),
     ],
 )
