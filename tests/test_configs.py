@@ -1,5 +1,8 @@
 """Every file in configs/pretraining/ is a valid command line and builds the networks of its source."""
 
+import re
+import shlex
+
 import torch
 import yaml
 from pytest import approx
@@ -180,6 +183,19 @@ def test_the_runs_of_the_paper_are_table_6():
     steps = training.logging_steps, training.eval_steps, training.save_steps
     assert steps == (3840 / 128, 12800 / 128, 1280000 / 128)  # in samples there; docs/reference_flags.md
     assert (training.max_steps, training.learning_rate) == (1_000_000, 5e-4)
+
+
+def test_the_published_command_on_the_page_of_flags_is_its_file():
+    page = (ROOT / "docs" / "reference_flags.md").read_text().replace("\\\n", " ")
+    argv = shlex.split(
+        re.search(r"^electra pretrain (.* --experiment_name pretraining_OWT .*)$", page, re.MULTILINE)[1]
+    )
+    command, file = parse_pretraining_arguments(argv), parse("electra_small_owt")
+    assert command.spec == file.spec
+    values, expected = command.used_values(), file.used_values()
+    differ = {name for name in values.keys() | expected.keys() if values.get(name) != expected.get(name)}
+    # The command gives what is the objective's default, too; precision is a sentence of the page.
+    assert differ - {"bf16"} == {"experiment_name", "mlm_replacement_probability"}
 
 
 def test_the_runs_of_deberta_v3_are_their_papers():
