@@ -255,6 +255,14 @@ def test_all_examples_are_those_of_the_original_in_every_epoch(make_cache, max_l
     assert contents(epoch_of(policy, 0)) == contents(epoch_of(policy, 5)) == expected
 
 
+@parametrize(("mean", "lost"), [(30, 0.15), (200, 0.54)])
+def test_long_lines_lose_the_share_that_the_page_of_fidelity_says(make_cache, mean, lost):
+    lengths = np.random.default_rng(0).integers(1, 2 * mean, 4000)
+    policy = GooglePolicy(make_cache([[[7] * int(n) for n in lengths]]), np.array([0]), max_length=128, seed=42)
+    kept = sum(len(text_of(segment)) for segment in epoch_of(policy, 0))
+    assert 1 - kept / lengths.sum() == approx(lost, abs=0.02)
+
+
 # Packed
 
 
