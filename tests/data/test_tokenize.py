@@ -118,6 +118,15 @@ def test_each_corpus_option_and_seed_has_its_own_tokenizer(write_corpus, tmp_pat
     assert tokenizer_fingerprint(last) == tokenizer_fingerprint(train_on_documents(training, limited, seed=2))
 
 
+def test_a_damaged_tokenizer_is_trained_again(write_corpus, tmp_path):
+    corpus = write_corpus(texts(100))
+    first = load_or_train_tokenizer(corpus, OPTIONS, tmp_path)
+    (folder,) = tmp_path.glob("tokenizer-*[!k]")
+    (folder / "tokenizer.json").write_text("{")
+    again = load_or_train_tokenizer(corpus, OPTIONS, tmp_path)
+    assert tokenizer_fingerprint(again) == tokenizer_fingerprint(first) and find_damage(folder) is None
+
+
 # The command
 
 

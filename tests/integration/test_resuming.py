@@ -223,6 +223,16 @@ def test_new_options_hold_from_the_resumed_step_on(copy):
     assert words in (copy.run / "discriminator" / "README.md").read_text()
 
 
+def test_edited_options_of_a_run_hold_and_are_recorded(copy):
+    config = copy.run / "config.yaml"
+    config.write_text(config.read_text().replace("learning_rate: 0.001", "learning_rate: 0.0005"))
+    main([f"--resume_from_checkpoint={copy.run}", "--max_steps=13"])
+    assert yaml.safe_load(config.read_text())["learning_rate"] == 0.0005
+    (words,) = read_json(copy.run / "metrics.json")["plan"]["changes"]
+    assert "learning_rate 0.0005 instead of 0.001" in words
+    assert read_json(copy.run / "checkpoint-13" / "origin.json")["changes"] == [words]
+
+
 def test_a_run_is_resumed_after_it_was_moved(finished, tmp_path, monkeypatch):
     here = tmp_path / "here"
     there = tmp_path / "there"

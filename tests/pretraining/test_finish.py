@@ -176,6 +176,26 @@ def test_an_interrupted_export_leaves_the_older_one(make_pair, wordpiece_tokeniz
     assert changed == {"manifest.json", "model.safetensors"}
 
 
+def test_an_edited_tokenizer_is_refused_and_an_edited_configuration_is_warned_of(export, caplog):
+    folder = export()["discriminator"]
+
+    def edit(name):
+        (folder / name).write_text((folder / name).read_text() + " ")
+
+    assert locate_model(str(folder)) == str(folder) and "config.json" not in caplog.text
+    edit("config.json")
+    assert locate_model(str(folder)) == str(folder) and "config.json" in caplog.text
+    edit("tokenizer.json")
+    with raises(UserError, match=r"tokenizer\.json"):
+        locate_model(str(folder))
+
+
+@parametrize("objective", ["electric", "electra"])
+def test_an_export_says_whether_its_head_gives_energies(make_pair, export, objective):
+    config = read_json(export(make_pair(objective=objective))["discriminator"] / "config.json")
+    assert config.get("head_gives_energies", False) == (objective == "electric")
+
+
 def test_the_weights_of_an_export_are_guarded(export):
     folder = export()["discriminator"]
     (folder / "README.md").write_text("license: mit")
