@@ -260,6 +260,9 @@ def test_the_help_has_our_options_and_no_other(capsys):
         (GLUE_GROUPS, "--max-seq-length", "--max_length"),
         (GROUPS, "--evaluation_strategy", "--eval_strategy"),
         (GROUPS, "--cased", "--lowercase false"),
+        (GROUPS, "--discriminant_loss_factor", "--discriminator_weight"),
+        (GROUPS, "--uniform_generator", "--generator_type uniform"),
+        (GLUE_GROUPS, "--layerwise_lr_decay_power", "--layerwise_lr_decay"),
     ],
 )
 def test_an_option_of_another_program_is_answered_with_that_of_its_meaning(groups, word, meant):
