@@ -2,12 +2,12 @@
 
 
 def file_flags(folder, train, validation, **options):
-    """Of a run below `folder` on two files of it."""
+    """Return the command line of a run below `folder` on two of its files."""
     return tiny_flags(folder, **{"train_file": folder / train, "validation_file": folder / validation, **options})
 
 
 def tiny_flags(folder, **options):
-    """Of a run below `folder`: its encoder/, one epoch, two seeds."""
+    """Return the command line of a run below `folder`: its encoder/, one epoch, two seeds; None is no option."""
     values = {
         "pretrain_path": folder / "encoder",
         "output_dir": folder / "output",

@@ -13,7 +13,7 @@ from transformers import (
 
 
 def tiny_electra(vocab_size=6000, dropout=0.1, **values):
-    """One layer of width 16, by default, with weights large enough that tokens matter."""
+    """Return an encoder, by default of one layer of width 16, with weights large enough that tokens matter."""
     sizes = {
         "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
         "intermediate_size": 16, "max_position_embeddings": 32, "initializer_range": 0.2,
@@ -23,7 +23,7 @@ def tiny_electra(vocab_size=6000, dropout=0.1, **values):
 
 
 def tiny_configs(vocab_size=60):
-    """By model type: width 16, two layers, 40 positions in the table."""
+    """Return configurations by model type: width 16, two layers, 40 positions in the table."""
     sizes = {
         "vocab_size": vocab_size, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
         "intermediate_size": 24, "max_position_embeddings": 40, "pad_token_id": 0,

@@ -17,11 +17,13 @@ from electra.tasks.classify.task import parse_classify_arguments
 from electra.tasks.multiple_choice.task import parse_choice_arguments
 from tests.helpers import parametrize
 
-PAPER = (3e-4, 0.8, 3.0, "hf")
 NAMES = ("learning_rate", "layerwise_lr_decay", "num_train_epochs", "head")
+PAPER = (3e-4, 0.8, 3.0, "hf")
+"""The values of `NAMES` in table 7 of the paper, for an ELECTRA-Small."""
 
 
 def encoder(model_type, width):
+    """Return an encoder of this kind and width that has no weights."""
     sizes = {"vocab_size": 10, "hidden_size": width, "num_hidden_layers": 1, "num_attention_heads": 1}
     special = {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3, "pad_token_id": 0}
     configs = {
@@ -33,22 +35,22 @@ def encoder(model_type, width):
 
 
 def values(encoder, *argv, parse=parse_classify_arguments, **options):
+    """Return the options named in `NAMES` of a command, as the encoder decides them."""
     args = parse(["--pretrain_path=a", "--train_file=b.csv", *argv])
-    found = resolve_hyperparameters(args, "mine", encoder, **options)
-    return tuple(getattr(found, name) for name in NAMES)
+    hyperparameters = resolve_hyperparameters(args, "mine", encoder, **options)
+    return tuple(getattr(hyperparameters, name) for name in NAMES)
 
 
 @parametrize(
     ("model_type", "width", "texts", "expected"),
     [
-        ("modernbert", 192, 720, (1e-3, 1.0, 11.0, "hf_mean")),  # 23 steps an epoch
+        ("modernbert", 192, 720, (1e-3, 1.0, 11.0, "hf_mean")),  # 250 steps of 23 an epoch
         ("modernbert", 255, 1500, (1e-3, 1.0, 6.0, "hf_mean")),
-        ("modernbert", 192, 20, (1e-3, 1.0, 40.0, "hf_mean")),
-        ("modernbert", 192, 100_000, (1e-3, 1.0, 3.0, "hf_mean")),
+        ("modernbert", 192, 20, (1e-3, 1.0, 40.0, "hf_mean")),  # the most epochs
+        ("modernbert", 192, 100_000, (1e-3, 1.0, 3.0, "hf_mean")),  # the least
         ("electra", 128, 720, (1e-3, 1.0, 11.0, "hf")),  # whose class reads the first token
         ("electra", 256, 720, PAPER),  # ELECTRA-Small
         ("modernbert", 256, 720, PAPER),
-        ("modernbert", 192, None, PAPER),  # of a task whose defaults are the paper's
         ("electra", 768, 720, (1e-4, 0.8, 3.0, "hf")),
     ],
 )
@@ -65,6 +67,7 @@ def test_options_of_the_user_stay_and_the_batch_counts():
 
 @parametrize("parse", [parse_classify_arguments, parse_choice_arguments])
 def test_without_a_number_of_texts_it_is_table_7_of_the_paper(parse):
+    """As for a task whose defaults are the paper's."""
     assert values(encoder("modernbert", 192), parse=parse) == PAPER
 
 
@@ -78,12 +81,12 @@ def test_an_evaluation_that_the_papers_defaults_began_goes_on_with_them():
     )
     narrow = dict(zip(NAMES, (1e-3, 1.0, 11.0, "hf_mean"), strict=True))
     assert values(tiny, texts=720, begun_settings=narrow) == tuple(narrow.values())
-    given = {**paper, "learning_rate": 5e-4}  # by an option, which is not given now: other settings
-    assert values(tiny, texts=720, begun_settings=given) == tuple(narrow.values())
+    other_settings = {**paper, "learning_rate": 5e-4}  # by an option, which is not given now: other settings
+    assert values(tiny, texts=720, begun_settings=other_settings) == tuple(narrow.values())
 
 
-def test_an_evaluation_goes_on_on_another_machine_and_with_another_log():
-    """A result is recorded with what its score depends on; the precision has a record of its own."""
+def test_options_of_machine_log_and_protocol_are_no_settings_of_a_result():
+    """So an evaluation goes on elsewhere; the precision has a record of its own."""
     of_machine = {"per_device_eval_batch_size", "bf16", "fp16", "use_cpu", "threads"}
     of_log = {"logging_steps", "report_to", "disable_tqdm"}
     assert {f.name for f in fields(FineTuningArguments)} - {*HYPERPARAMETERS} == of_machine | of_log

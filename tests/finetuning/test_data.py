@@ -28,9 +28,10 @@ def test_a_pair_is_cut_longest_first_and_always_the_same(framed_tokenizer):
 
 
 def test_many_batches_of_texts_keep_their_order(framed_tokenizer):
-    rows = encode_examples(Examples([str(5 + i % 5000) for i in range(4500)]), framed_tokenizer, 8)
+    """4500 texts are three calls of the tokenizer, the second from text 2000 on; ids from 5 on are texts."""
+    rows = encode_examples(Examples([str(5 + place % 5000) for place in range(4500)]), framed_tokenizer, 8)
     assert len(rows) == 4500
-    assert [int(rows[i]["input_ids"][1]) for i in (0, 1999, 2000, 4499)] == [5, 2004, 2005, 4504]
+    assert [int(rows[place]["input_ids"][1]) for place in (0, 1999, 2000, 4499)] == [5, 2004, 2005, 4504]
 
 
 def test_rows_are_padded_to_the_longest_of_their_batch(framed_tokenizer):

@@ -23,29 +23,33 @@ from tests.helpers import parametrize
 
 
 def write(path, text):
+    """Write a file, in a folder that may not exist; return its path."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     return path
 
 
 def test_a_fingerprint_is_of_bytes_and_not_of_names(tmp_path):
-    a, b, c = (write(tmp_path / name, text) for name, text in (("a", "one"), ("b", "two"), ("c", "one")))
-    assert fingerprint([a]) == fingerprint([c]) != fingerprint([b])
-    assert len({fingerprint(paths) for paths in ([a, b], [b, a], [a], [a, c])}) == 4
-    assert file_settings({"train": [a], "dev": [b]}) == {
-        "train_data": fingerprint([a]),
-        "validation_data": fingerprint([b]),
+    file = write(tmp_path / "a", "one")
+    other_file = write(tmp_path / "b", "two")
+    equal_file = write(tmp_path / "c", "one")
+    assert fingerprint([file]) == fingerprint([equal_file]) != fingerprint([other_file])
+    lists_of_files = [file, other_file], [other_file, file], [file], [file, equal_file]
+    assert len({fingerprint(paths) for paths in lists_of_files}) == len(lists_of_files)
+    assert file_settings({"train": [file], "dev": [other_file]}) == {
+        "train_data": fingerprint([file]),
+        "validation_data": fingerprint([other_file]),
     }
 
 
-def test_folders_and_data_sets_are_read_as_files_are(tmp_path):
+def test_labels_in_a_folder_that_look_like_missing_values_are_names(tmp_path):
     content = "text,label\nmin nan,nan\nnot available,NA\nnothing,None\nempty,\n"
     expected = ["nan", "NA", "None", ""]
     for split in ("train", "validation"):
         write(tmp_path / f"{split}.csv", content)
     options = SimpleNamespace(dataset_name=str(tmp_path))
-    found = rows_by_split(options)["train"]
-    assert [row["label"] or "" for _, row in found] == expected
+    rows = rows_by_split(options)["train"]
+    assert [row["label"] or "" for _, row in rows] == expected
 
 
 def test_a_data_set_is_its_name_or_its_files(tmp_path):
@@ -60,8 +64,8 @@ def test_a_data_set_is_its_name_or_its_files(tmp_path):
 
 def open_with(rows, **values):
     """The task of the rows of a program, all of which are development data, too, and the settings of its results."""
-    given = {split: NamedRows(f"{split} argument", rows) for split in ("train", "dev")}
-    args = parse_classify_arguments({"pretrain_path": "a", **values}, given)
+    named_rows = {split: NamedRows(f"{split} argument", rows) for split in ("train", "dev")}
+    args = parse_classify_arguments({"pretrain_path": "a", **values}, named_rows)
     return open_classification(args), args.settings()
 
 
@@ -87,7 +91,7 @@ def test_a_string_is_a_path_and_in_a_list_a_text(tmp_path):
     assert texts_of(str(path)) == texts_of(path) == ["one", "two"]
 
 
-def test_data_are_named_once():
+def test_rows_of_a_program_beside_a_file_or_a_data_set_are_refused():
     assert "train_file" in refused(lambda: open_with([], train_file="a.csv"))
     assert "dataset_name" in refused(lambda: open_with([], dataset_name="imdb"))
 
@@ -111,5 +115,5 @@ def test_a_table_has_plain_values_in_any_format(library):
 
 def test_rows_of_a_program_have_plain_values():
     row = {"label": np.int64(1), "mark": torch.tensor(0.5), "truth": np.bool_(True), "classes": np.array([0, 1])}
-    (found,) = [row for _, row in table_rows([{**row, "list": [torch.tensor(1), "x"]}], "a")]
-    assert repr(found) == "{'label': 1, 'mark': 0.5, 'truth': True, 'classes': [0, 1], 'list': [1, 'x']}"
+    (plain_row,) = [row for _, row in table_rows([{**row, "list": [torch.tensor(1), "x"]}], "a")]
+    assert repr(plain_row) == "{'label': 1, 'mark': 0.5, 'truth': True, 'classes': [0, 1], 'list': [1, 'x']}"

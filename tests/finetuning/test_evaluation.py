@@ -18,17 +18,20 @@ from tests.helpers import parametrize
 
 
 def open_one(folder, *argv):
+    """Return the evaluation `glue` of the model runs/small, which this command opens."""
     args = parse_choice_arguments([f"--output_dir={folder}", "--pretrain_path=runs/small", *argv])
     return open_evaluation(args, None, [], "glue")
 
 
 def evaluation_of(folder, *results):
+    """Return an evaluation of RTE with these results, none of which its folder needs to hold."""
     unused = None
     task = Task(GLUE, "rte", ("mcc", "accuracy"), unused, unused, unused, unused)
     return Evaluation(SimpleNamespace(seeds=range(1, 6)), None, [task], folder, list(results))
 
 
 def result(seed, score, task="rte", **settings):
+    """Return a result with this accuracy."""
     return Result(task, seed, {"accuracy": score}, False, 3.0, "pretrained", "m", 1, {"train": 10, "dev": 4}, settings)
 
 
@@ -73,20 +76,20 @@ def test_a_run_is_claimed_by_one_command(tmp_path):
     first = evaluation_of(tmp_path)
     second = evaluation_of(tmp_path)
     with (
-        first.claim("rte", 1, 0) as is_mine,
-        second.claim("rte", 1, 0) as is_too,
-        second.claim("rte", 2, 0) as is_other,
+        first.claim("rte", 1, 0) as first_has_seed_1,
+        second.claim("rte", 1, 0) as second_has_seed_1,
+        second.claim("rte", 2, 0) as second_has_seed_2,
     ):
-        assert (is_mine, is_too, is_other) == (True, False, True)
-    with second.claim("rte", 1, 0) as is_free:
-        assert is_free
+        assert (first_has_seed_1, second_has_seed_1, second_has_seed_2) == (True, False, True)
+    with second.claim("rte", 1, 0) as second_has_it_later:
+        assert second_has_it_later
 
 
 def test_runs_are_ranked_by_their_headline_and_then_their_seed(tmp_path):
     results = [result(1, 0.5), result(2, 0.9), result(3, None), result(4, 0.9), result(1, 1.0, "cola")]
     evaluation = evaluation_of(tmp_path, *results)
     assert evaluation.best_first(evaluation.tasks[0], result(5, 0.6), result(1, 1.0)) == [2, 4, 5, 1, 3]
-    runs = [replace(one, metrics={"ece": one.metrics["accuracy"]}) for one in results[:4]]
+    runs = [replace(run, metrics={"ece": run.metrics["accuracy"]}) for run in results[:4]]
     (task,) = evaluation.tasks
     least_first = task._replace(headlines=("ece",))
     assert evaluation_of(tmp_path, *runs).best_first(least_first) == [1, 2, 4, 3]
@@ -99,18 +102,19 @@ def test_a_run_is_ranked_beside_those_of_other_commands(tmp_path, monkeypatch):
     ranked = []
     monkeypatch.setattr(
         "electra.finetuning.runner.save_model",
-        lambda evaluation, task, data, found, *_: ranked.append(evaluation.best_first(task, found)),
+        lambda evaluation, task, data, added_result, *_: ranked.append(evaluation.best_first(task, added_result)),
     )
     (task,) = evaluation.tasks
     write_run(evaluation, SimpleNamespace(task=task, data=None), result(1, 0.5), {}, model=None)
     assert ranked == [[2, 1]]
 
 
-def test_results_of_other_settings_are_told_apart():
-    then = {"learning_rate": 1e-4, "head": "hf", "per_device_train_batch_size": 32, "processes": 1}
-    check_same_settings(Path("run"), "rte", then, dict(then))
-    for named, now in (("head", {"head": "google"}), ("new", {"new": 1}), ("batch is 32 .* 128", {"processes": 4})):
+def test_results_of_other_settings_are_refused():
+    recorded_settings = {"learning_rate": 1e-4, "head": "hf", "per_device_train_batch_size": 32, "processes": 1}
+    check_same_settings(Path("run"), "rte", recorded_settings, dict(recorded_settings))
+    different = ("head", {"head": "google"}), ("new", {"new": 1}), ("batch is 32 .* 128", {"processes": 4})
+    for named, changes in different:
         with raises(UserError, match=named):
-            check_same_settings(Path("run"), "rte", then, then | now)
-    now = {**then, "per_device_train_batch_size": 8, "processes": 4}
-    check_same_settings(Path("run"), "rte", {**then, "removed_option": 1}, now)
+            check_same_settings(Path("run"), "rte", recorded_settings, recorded_settings | changes)
+    same_batch = {**recorded_settings, "per_device_train_batch_size": 8, "processes": 4}
+    check_same_settings(Path("run"), "rte", {**recorded_settings, "removed_option": 1}, same_batch)

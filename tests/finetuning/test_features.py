@@ -29,6 +29,7 @@ from tests.finetuning.test_heads import LENGTHS, make_batch, make_encoder
 from tests.helpers import parametrize
 
 POSITIONS = torch.tensor([[1, 3, 7], [2, 0, 0]])
+"""First tokens of three words and of one word in the two texts of `make_batch`."""
 
 
 @pytest.fixture(autouse=True)
@@ -38,12 +39,14 @@ def narrow(monkeypatch):
 
 
 def make_four_layers(model_type="electra"):
+    """Return an encoder of four layers."""
     if model_type == "modernbert":
         return make_encoder(model_type, num_hidden_layers=4, layer_types=["full_attention", "sliding_attention"] * 2)
     return make_encoder(model_type, **{"n_layers" if model_type == "distilbert" else "num_hidden_layers": 4})
 
 
 def inputs(encoder):
+    """Return ids and attention mask of the two texts of `make_batch`."""
     batch = make_batch(padding_id=encoder.config.pad_token_id)
     return batch["input_ids"], batch["attention_mask"]
 
@@ -62,8 +65,8 @@ def test_features_are_the_states_of_the_named_layers(model_type):
     }  # fmt: skip
     assert chosen.keys() == READINGS.keys()
     for features, layers in chosen.items():
-        found = FrozenEncoder(encoder, features, nn.Identity()).eval().read(ids, mask, POSITIONS)
-        assert_close(found, torch.stack([states[layer] for layer in layers], dim=2))
+        states_read = FrozenEncoder(encoder, features, nn.Identity()).eval().read(ids, mask, POSITIONS)
+        assert_close(states_read, torch.stack([states[layer] for layer in layers], dim=2))
         width = encoder.config.hidden_size * (len(layers) if features == "concat_4" else 1)
         assert FeatureHead(features, encoder.config, 3, 0.0).lstm.lstm.input_size == width
 
@@ -119,12 +122,15 @@ def test_words_behind_the_end_of_a_row_change_nothing():
 
 
 class Tuning:
+    """The options that computing features reads."""
+
     use_cpu = True
     precision = "fp32"
     per_device_eval_batch_size = 1
 
 
 def make_rows(encoder):
+    """Return the two texts as rows with their labels, one for each word."""
     ids, _ = inputs(encoder)
     return ColumnRows(
         {

@@ -43,11 +43,13 @@ JOINT_EMBEDDINGS = "generator.electra.embeddings."
 
 @pytest.fixture(scope="module")
 def tokenizer():
+    """The number tokenizer with the ids of the encoders."""
     return make_number_tokenizer(VOCAB_SIZE)
 
 
 @pytest.fixture(scope="module")
 def joint():
+    """Generator and discriminator as pre-training trains them."""
     discriminator = tiny_configs(VOCAB_SIZE)["electra"]
     generator = generator_config(discriminator, 0.5, 0.5)
     torch.manual_seed(0)
@@ -80,6 +82,7 @@ def checkpoint(save, joint):
 
 @pytest.fixture
 def electra(save):
+    """The folder of an ELECTRA with the head of a masked language model."""
     torch.manual_seed(1)
     return save(AutoModelForMaskedLM.from_config(tiny_configs(VOCAB_SIZE)["electra"]))
 
@@ -94,17 +97,21 @@ def assert_equal_weights(model, expected):
 
 
 def edit_config(folder, **values):
+    """Set values of the configuration in a folder."""
     path = folder / "config.json"
     path.write_text(json.dumps({**read_json(path), **values}))
 
 
 def edit_weights(folder, edit):
+    """Change the weights in a folder by a function of their dictionary."""
     weights = load_file(folder / "model.safetensors")
     edit(weights)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def drop(*names):
+    """Return an edit that removes the weights whose names begin like this."""
+
     def edit(weights):
         for name in [name for name in weights if name.startswith(names)]:
             del weights[name]
@@ -113,10 +120,12 @@ def drop(*names):
 
 
 def make_nan(name):
+    """Return an edit that makes all numbers of one weight NaN."""
     return lambda weights: weights[name].fill_(torch.nan)
 
 
 def truncate(path):
+    """Cut off the last 100 bytes of a file."""
     path.write_bytes(path.read_bytes()[:-100])
 
 
@@ -180,8 +189,8 @@ def test_every_kind_of_encoder_is_loaded_or_made_fresh(save, model_type, capfd, 
     fresh = fresh_encoder(str(folder))
     for model in (encoder.model, fresh.model):
         assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
-    shapes = {name: p.shape for name, p in encoder.model.named_parameters()}
-    assert {name: p.shape for name, p in fresh.model.named_parameters()} == shapes
+    shapes = {name: parameter.shape for name, parameter in encoder.model.named_parameters()}
+    assert {name: parameter.shape for name, parameter in fresh.model.named_parameters()} == shapes
     assert not any("pooler" in name for name in shapes)
     assert (len(fresh.tokenizer), fresh.name) == (VOCAB_SIZE, str(folder))
 
@@ -192,7 +201,7 @@ def test_shards_and_pickled_weights_are_loaded_too(save, electra):
     assert len(list(sharded.glob("*.safetensors"))) > 1
     assert_equal_weights(load_encoder(str(sharded)).model, expected)
     next(sharded.glob("model-00002-*")).unlink()
-    refused(lambda: load_encoder(str(sharded)))
+    assert str(sharded) in refused(lambda: load_encoder(str(sharded)))
     torch.save(load_file(electra / "model.safetensors"), electra / "pytorch_model.bin")
     (electra / "model.safetensors").unlink()
     assert_equal_weights(load_encoder(str(electra)).model, expected)
@@ -203,7 +212,7 @@ def test_shards_and_pickled_weights_are_loaded_too(save, electra):
 
 @parametrize(
     ("damage", "named"),
-    [
+    [  # a number alone is that of the missing weights
         (lambda folder: edit_weights(folder, drop("electra.encoder.layer.1.output.dense.bias")), "dense.bias"),
         (lambda folder: edit_weights(folder, drop("electra.encoder.")), " 32 "),
         (lambda folder: edit_weights(folder, make_nan("electra.encoder.layer.0.output.dense.bias")), "not finite"),
@@ -223,7 +232,7 @@ def test_a_folder_that_is_no_whole_model_is_refused(electra, damage, named):
 
 @parametrize(
     ("damage", "named"),
-    [
+    [  # a number alone is that of the missing weights
         (lambda folder: edit_weights(folder, drop("discriminator.")), " 38 "),
         (lambda folder: edit_weights(folder, drop("discriminator.electra.encoder.layer.1.output.dense.w")), " 1 "),
         (lambda folder: edit_weights(folder, drop(f"{JOINT_EMBEDDINGS}position_")), "embeddings.position_embeddings"),
@@ -291,7 +300,7 @@ def test_a_named_tokenizer_must_be_the_model_s(electra, tmp_path, tokenizer, cap
 
 
 def test_the_tokens_must_fit_the_rows_of_the_embeddings(save):
-    for rows in (59, 60, 1060, 1061):
+    for rows in (59, 60, 1060, 1061):  # up to 1000 rows may have no token
         folder = str(save(AutoModel.from_config(tiny_configs(rows)["bert"])))
         if rows in (60, 1060):
             assert load_encoder(folder).model.embeddings.word_embeddings.num_embeddings == rows
@@ -332,7 +341,7 @@ def test_a_fresh_encoder_follows_from_the_seed(checkpoint):
     name = "encoder.layer.1.output.dense.weight"
     assert torch.equal(first[name], again[name])
     assert not torch.equal(first[name], other[name])
-    assert first[name].std().item() == approx(0.02, rel=0.1)
+    assert first[name].std().item() == approx(0.02, rel=0.1)  # of 384 weights: an error of 4 %
 
 
 def test_a_fresh_encoder_takes_any_tokenizer_that_fits(electra, tmp_path):

@@ -47,6 +47,7 @@ OPTIONS = {"num_seeds": 1, "bf16": False, "save_model": True, "learning_rate": 1
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, glue_tokenizer):
+    """The data of `write_texts` with an encoder for them."""
     path = write_texts(tmp_path_factory.mktemp("predict"))
     write_encoder(path / "encoder", glue_tokenizer)
     return path
@@ -61,6 +62,7 @@ def reviews(folder):
 
 
 def answers_of(model, file, output, *more):
+    """Return the rows that `electra predict` writes for a file; values of a csv are text."""
     main([str(model), str(file), "--output_file", str(output), *more])
     if output.suffix == ".csv":
         return list(csv.DictReader(output.open(encoding="utf-8", newline="")))
@@ -85,7 +87,7 @@ ANSWER = {"answer": ["a"], "p": 0.5}
 
 
 def written(path):
-    """The rows of a file as they are written with `ANSWER` behind them."""
+    """Return the rows of a file as they are written with `ANSWER` behind them."""
     table = open_table(path) if path.suffix in (".csv", ".tsv", ".xlsx") else None
     rows = [*(table.rows if table else read_rows(path))]
     file = io.StringIO(newline="")
@@ -140,7 +142,7 @@ def test_words_of_a_text_have_offsets_into_it():
     assert "a:1" in refused(lambda: parse_tagging_row("text", {"text": " "}, "a:1"))
 
 
-def test_words_are_a_list():
+def test_words_of_a_row_are_a_list_that_is_not_empty():
     assert parse_tagging_row("text", {"words": ["Ann", "left"]}, "a:1") == (["Ann", "left"], [(0, 1), (1, 2)])
     assert "a:1" in refused(lambda: parse_tagging_row("text", {"tokens": "Ann left"}, "a:1"))
     for name in ("tokens", "words"):
@@ -152,9 +154,9 @@ def test_plain_labels_give_no_span_outside(glue_tokenizer):
     model = BertForTokenClassification(BertConfig(**sizes, id2label={0: "O", 1: "PER"}))
     predictor = predictor_of_tags(Saved(model, glue_tokenizer, {"max_length": 16}), AskedColumns("model"))
     item = parse_tagging_row("text", {"text": "yes Ann"}, "a:1")
-    (found,) = predictor.answer([item], lambda windows: np.array([[[1.0, 0.0], [0.0, 1.0]]]))
-    assert found["prediction"] == [[4, 7, "PER"]]
-    assert len(found["probability"]) == 1
+    (answer,) = predictor.answer([item], lambda windows: np.array([[[1.0, 0.0], [0.0, 1.0]]]))
+    assert answer["prediction"] == [[4, 7, "PER"]]
+    assert len(answer["probability"]) == 1
 
 
 # ---- kinds of models
@@ -162,30 +164,30 @@ def test_plain_labels_give_no_span_outside(glue_tokenizer):
 
 @pytest.mark.slow
 def test_classes_are_those_that_were_scored_and_the_pipelines(folder, reviews, tmp_path):
-    found = answers_of(reviews, folder / "reviews" / "dev.csv", tmp_path / "answers.csv")
+    answers = answers_of(reviews, folder / "reviews" / "dev.csv", tmp_path / "answers.csv")
     (result,) = read_results(reviews / "results.jsonl")
-    labels, chosen = ([row[name] for row in found] for name in ("label", "prediction"))
+    labels, chosen = ([row[name] for row in answers] for name in ("label", "prediction"))
     assert accuracy_score(labels, chosen) == result.metrics["accuracy"]
     assert chosen == [row["prediction"] for row in csv.DictReader((reviews / "predictions.csv").open())]
     model = reviews / "models" / "reviews"
     assert re.search(r"'label': '(good|bad)'", run_card(model))
     for row, theirs in zip(
-        found, pipeline("text-classification", str(model))([r["text"] for r in found]), strict=True
+        answers, pipeline("text-classification", str(model))([answer["text"] for answer in answers]), strict=True
     ):
         assert row["prediction"] == theirs["label"]
         assert float(row["probability"]) == approx(theirs["score"], abs=1e-5)
 
 
 @pytest.mark.slow
-def test_the_order_is_that_of_the_input_over_windows(reviews, tmp_path, monkeypatch):
+def test_answers_are_in_the_order_of_the_rows_whatever_is_read_at_once(reviews, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 5)
-    rows = [{"text": "word " * (1 + 7 * n % 11), "id": n} for n in range(23)]
+    rows = [{"text": "word " * (1 + 7 * number % 11), "id": number} for number in range(23)]
     file = write_lines(tmp_path / "new.jsonl", rows)
-    found = answers_of(reviews, file, tmp_path / "answers.jsonl", "--per_device_eval_batch_size", "2")
-    assert [{name: row[name] for name in ("text", "id")} for row in found] == rows
+    answers = answers_of(reviews, file, tmp_path / "answers.jsonl", "--per_device_eval_batch_size", "2")
+    assert [{name: row[name] for name in ("text", "id")} for row in answers] == rows
     monkeypatch.setattr(module, "BLOCK", 50)
     whole = answers_of(reviews, file, tmp_path / "whole.jsonl")
-    assert [row["probability"] for row in whole] == approx([row["probability"] for row in found], abs=1e-5)
+    assert [row["probability"] for row in whole] == approx([row["probability"] for row in answers], abs=1e-5)
 
 
 @pytest.mark.slow
@@ -219,6 +221,7 @@ def test_spans_are_those_that_were_scored(features, folder, tmp_path):
     by_token = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "a-out.jsonl")
     by_text = answers_of(model, write_lines(tmp_path / "b.jsonl", rows_of_text), tmp_path / "b-out.jsonl")
     written = (model / "predictions.txt").read_text().strip().split("\n\n")
+    assert features or any(answer["prediction"] for answer in by_token)
     assert features or run_card(model / "models" / "names").startswith("[")  # transformers opens no such tagger
     for part, tokens, characters in zip(written, by_token, by_text, strict=True):
         labels = [line.split()[-1] for line in part.split("\n")]
@@ -230,7 +233,7 @@ def test_spans_are_those_that_were_scored(features, folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_answers_are_those_that_were_scored(folder, tmp_path):
+def test_answers_to_questions_are_those_that_were_scored(folder, tmp_path):
     write_squad(folder / "squad", version_2=True)
     options = {**OPTIONS, "max_length": 30, "doc_stride": 8, "head": "hf"}
     squad(squad_flags(folder, experiment_name="squad", **options))
@@ -242,12 +245,13 @@ def test_answers_are_those_that_were_scored(folder, tmp_path):
         for paragraph in article["paragraphs"]
         for qa in paragraph["qas"]
     ]
-    found = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "out.jsonl")
+    answers = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "out.jsonl")
     (predictions,) = (model / "predictions").glob("*/predictions.json")
     texts = read_json(predictions)
     odds = read_json(predictions.with_name("null_odds.json"))
     run_card(model / "models" / "squad_v2")
-    for row in found:
+    assert [row["id"] for row in answers] == [row["id"] for row in rows]
+    for row in answers:
         assert row["prediction"] == ("" if odds[row["id"]] > 0 else texts[row["id"]])
 
 
@@ -256,20 +260,22 @@ def test_choices_are_those_that_were_scored(folder, tmp_path):
     write_questions(folder / "quiz")
     choose(choice_flags(folder, experiment_name="quiz", **OPTIONS))
     model = folder / "output" / "quiz"
-    found = answers_of(model, folder / "quiz" / "dev.csv", tmp_path / "answers.csv")
+    answers = answers_of(model, folder / "quiz" / "dev.csv", tmp_path / "answers.csv")
     scored = list(csv.DictReader((model / "predictions.csv").open()))
     assert len(json.loads(run_card(model / "models" / "quiz"))[0]) == 2
-    assert [(row["prediction"], row["choice"]) for row in found] == [(r["prediction"], r["choice"]) for r in scored]
+    assert [(row["prediction"], row["choice"]) for row in answers] == [
+        (question["prediction"], question["choice"]) for question in scored
+    ]
 
 
 @pytest.mark.slow
 def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbinary):
     content = b'\xef\xbb\xbf{"text": "a"}\n{"text": "b"}\n'
-    for given, expected in (
+    for input_bytes, expected in (
         (content, b'{"text": "a", "prediction"'),
         (b"text\r\na\r\n", b"text,prediction,probability\n"),
     ):
-        stream = io.BufferedReader(io.BytesIO(given))
+        stream = io.BufferedReader(io.BytesIO(input_bytes))
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
         capfdbinary.readouterr()
         main([str(reviews), "-"])
@@ -292,7 +298,7 @@ def test_standard_input_and_output_are_rows_only(reviews, monkeypatch, capfdbina
         ("blank.jsonl", '{"text": "a"}\n{"text": ""}\n', "blank.jsonl:2 has no text"),
     ],
 )
-def test_a_file_without_texts_is_refused(reviews, name, content, named, tmp_path):
+def test_a_file_that_cannot_be_answered_is_refused_and_leaves_nothing(reviews, name, content, named, tmp_path):
     (tmp_path / name).write_text(content)
     assert named in refused(lambda: main([str(reviews), str(tmp_path / name), "--output_file", str(tmp_path / "out")]))
     assert not (tmp_path / "out").exists()
@@ -336,7 +342,9 @@ def test_memory_does_not_grow_with_the_file(reviews, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 100)
     peaks = []
     for count in (200, 1500):
-        file = write_lines(tmp_path / f"{count}.jsonl", [{"text": "word " * 1000, "id": n} for n in range(count)])
+        file = write_lines(
+            tmp_path / f"{count}.jsonl", [{"text": "word " * 1000, "id": number} for number in range(count)]
+        )
         tracemalloc.start()
         main([str(reviews), str(file), "--output_file", str(tmp_path / "out.jsonl")])
         peaks.append(tracemalloc.get_traced_memory()[1])

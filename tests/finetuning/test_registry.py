@@ -37,14 +37,14 @@ def test_each_module_and_package_of_tasks_is_registered():
 
 
 def test_each_command_of_a_task_module_is_registered():
-    found = {
+    commands = {
         f"{module.__name__}.{name}"
         for verb in BY_KIND.values()
         for module in [import_module(TASKS[verb].module)]
         for name, value in vars(module).items()
         if isinstance(value, TaskCommand)
     }
-    assert found == {row.command for row in TASKS.values() if row.is_trained}
+    assert commands == {row.command for row in TASKS.values() if row.is_trained}
 
 
 @parametrize("verb", TRAINED)
@@ -155,13 +155,13 @@ def test_a_preset_is_recorded_and_lies_below_files_and_flags(tmp_path):
     argv = ["--pretrain_path=a", "--train_file=a.csv", f"--config={tmp_path / 'a.yaml'}", "--label_separator=;"]
     preset = {"text_column": "a", "text_pair_column": "b", "label_separator": "|"}
     args = command_of("classify").parse(argv, preset=preset)
-    found = {name: getattr(args.options, name) for name in preset}
-    assert found == {"text_column": "a", "text_pair_column": "c", "label_separator": ";"}
-    assert found.items() <= args.record.items()  # the file of a run has them, for the verb without the preset
+    options = {name: getattr(args.options, name) for name in preset}
+    assert options == {"text_column": "a", "text_pair_column": "c", "label_separator": ";"}
+    assert options.items() <= args.record.items()  # the file of a run has them, for the verb without the preset
     assert command_of("classify").parse(argv).options.text_column is None
 
 
-def test_a_preset_is_a_verb_of_a_kind_that_has_one():
+def test_verbs_of_one_kind_share_command_report_and_architectures():
     for row in TASKS.values():
         kind = TASKS[BY_KIND[row.kind]]
         assert (row.command, row.report, row.architectures) == (kind.command, kind.report, kind.architectures)

@@ -13,8 +13,8 @@ def test_refused_rows_are_counted_and_their_page_is_named_once(message):
             raise UserError(message)
         return row
 
-    said = refused(lambda: read_all([1, 0, 1], read))
-    assert said.startswith(message) and "2 of 3 rows" in said and said.count(PAGE) == 1
+    refusal = refused(lambda: read_all([1, 0, 1], read))
+    assert refusal.startswith(message) and "2 of 3 rows" in refusal and refusal.count(PAGE) == 1
 
 
 def test_training_data_with_one_label_is_refused():

@@ -17,38 +17,42 @@ from tests.finetuning.test_trainer import make_options, run
 from tests.helpers import exit_codes, fork_ranks, parametrize
 
 CASES = [
-    ({"num_train_epochs": 3.0}, 9),  # epochs of 32, 32 and 6 rows
+    ({"num_train_epochs": 3.0}, 9),  # steps of an epoch: 32, 32 and 6 rows
     ({"num_train_epochs": 3.0, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}, 9),
     ({"num_train_epochs": 0.1}, 1),
     ({"num_train_epochs": 1.5}, 5),
 ]
+"""Options of a run on `rows`, and its steps."""
 
 
 @pytest.fixture(scope="module")
 def rows(framed_tokenizer):
+    """70 rows with two classes."""
     return encode_examples(Examples(["11 12 13 14"] * 70, None, [0, 1] * 35), framed_tokenizer, 16)
 
 
 def planned_steps(rows, options):
+    """Return the steps of each run of a plan with two seeds."""
     data = TaskData({"train": Split(rows, None, len(rows))})
     return PlannedTask(SimpleNamespace(name="cola"), make_options(**options), {}, data, [42, 43]).steps
 
 
 def train(rows, options, folder):
+    """Print the steps that are planned, and those that a run makes."""
     PartialState(cpu=True)
     print("planned", planned_steps(rows, options))
     print("made", run(rows, folder, **options).trainer.state.global_step)
 
 
 @parametrize(("options", "steps"), CASES)
-def test_steps_of_a_run(rows, options, steps, tmp_path):
+def test_a_run_makes_the_steps_that_are_planned(rows, options, steps, tmp_path):
     assert planned_steps(rows, options) == steps
     assert run(rows, tmp_path, **options).trainer.state.global_step == steps
 
 
 @pytest.mark.slow
 @parametrize(("batch", "steps"), [(16, 8), (32, 5), (64, 3)])  # 70 rows in 3, 2 and 1 steps of an epoch
-def test_steps_of_a_run_on_two_processes(rows, batch, steps, tmp_path):
+def test_a_run_on_two_processes_makes_the_steps_that_are_planned(rows, batch, steps, tmp_path):
     options = {"num_train_epochs": 2.5, "per_device_train_batch_size": batch}
     ranks = fork_ranks(train, rows, options, tmp_path, folder=tmp_path)
     assert exit_codes(ranks) == [0, 0]
@@ -66,6 +70,7 @@ def test_a_run_says_how_long_it_takes_and_where_it_is(rows, tmp_path, caplog, mo
     for seed in (42, 43):
         progress.begin(SimpleNamespace(task=SimpleNamespace(name="cola")), seed)
         run(rows, tmp_path, callbacks=[progress], num_train_epochs=4.0)  # 12 steps
+    # No line at the first step of a run; the tenth of the first run says how long each takes.
     lines = [line.split(":")[0] for line in caplog.messages if line.startswith("cola")]
     assert lines == [*["cola seed 42"] * 8, "cola", *["cola seed 42"] * 2, *["cola seed 43"] * 11]
 

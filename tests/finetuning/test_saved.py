@@ -40,8 +40,8 @@ def test_the_pipeline_answers_as_a_head_on_the_mean_was_scored(tmp_path, framed_
         scored = model(**framed_tokenizer(texts, padding=True, return_tensors="pt")).softmax(1)
     ask = pipeline("text-classification", str(tmp_path / "models" / "mine"))
     for answer, expected in zip(ask(texts, top_k=None), scored, strict=True):
-        found = {one["label"]: one["score"] for one in answer}
-        assert [found[name] for name in "abc"] == approx(expected.tolist(), abs=1e-5)
+        probabilities = {class_answer["label"]: class_answer["score"] for class_answer in answer}
+        assert [probabilities[name] for name in "abc"] == approx(expected.tolist(), abs=1e-5)
     assert scored.std(0).min() > 1e-3
 
 
@@ -85,14 +85,14 @@ def test_a_model_that_does_not_fit_on_the_disk_is_said(tmp_path, framed_tokenize
 
 def test_a_saved_model_that_has_collapsed_is_said(tmp_path, caplog):
     for collapsed in (False, True):
-        one = Result("cola", 4, {"mcc": 0.0}, collapsed, 3.0, "pretrained", "m", 1, {"dev": 9}, {"max_length": 128})
+        result = Result("cola", 4, {"mcc": 0.0}, collapsed, 3.0, "pretrained", "m", 1, {"dev": 9}, {"max_length": 128})
         args = SimpleNamespace(record={"pretrain_path": "m"}, options=SimpleNamespace())
         task = SimpleNamespace(kind=GLUE, name="cola", note="", example="")
         folder = tmp_path / "models" / "cola"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.json").write_text("{}")
-        (folder / RESULT_NAME).write_text(json.dumps(vars(one)))
-        describe_model(Evaluation(args, None, [task], tmp_path, [one]), task)
+        (folder / RESULT_NAME).write_text(json.dumps(vars(result)))
+        describe_model(Evaluation(args, None, [task], tmp_path, [result]), task)
         assert ("has collapsed" in caplog.text) == collapsed
 
 
@@ -129,7 +129,7 @@ def test_a_card_says_what_was_trained_and_its_scores(tmp_path):
 
 
 def test_an_edited_card_stays_and_any_other_follows_the_results(tmp_path):
-    one, other = (
+    first_result, second_result = (
         Result("cola", seed, {"mcc": 0.5}, False, 3.0, "pretrained", "m", 1, {"dev": 9}, {"max_length": 128})
         for seed in (4, 5)
     )
@@ -138,19 +138,19 @@ def test_an_edited_card_stays_and_any_other_follows_the_results(tmp_path):
     folder = tmp_path / "models" / "cola"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
-    (folder / RESULT_NAME).write_text(json.dumps(vars(one)))
+    (folder / RESULT_NAME).write_text(json.dumps(vars(first_result)))
     card = folder / "README.md"
     evaluation = Evaluation(args, SimpleNamespace(), [task], tmp_path, [])
-    evaluation.add(one)
-    describe_model(replace(evaluation, results=[one]), task)
+    evaluation.add(first_result)
+    describe_model(replace(evaluation, results=[first_result]), task)
     (tmp_path / CARDS_NAME).unlink()  # as in a folder of an earlier version
-    describe_model(replace(evaluation, results=[one]), task)
-    evaluation.add(other)
+    describe_model(replace(evaluation, results=[first_result]), task)
+    evaluation.add(second_result)
     os.utime(card, (2**31, 2**31))  # times say nothing: a copy may have any
-    describe_model(replace(evaluation, results=[one, other]), task)
+    describe_model(replace(evaluation, results=[first_result, second_result]), task)
     assert "2 seeds" in card.read_text()
     card.write_text("mine")
     for time in (1, 2**31):
         os.utime(card, (time, time))
-        describe_model(replace(evaluation, results=[one]), task)
+        describe_model(replace(evaluation, results=[first_result]), task)
         assert card.read_text() == "mine"

@@ -25,10 +25,12 @@ OPTIONS = {
 
 
 def make_options(**values):
+    """Return `OPTIONS` with these values."""
     return ClassificationArguments(**{**OPTIONS, **values})
 
 
 def make_encoder(dropout=0.0):
+    """Return an encoder of two layers."""
     return tiny_electra(dropout=dropout, num_hidden_layers=2, intermediate_size=32, max_position_embeddings=16)
 
 
@@ -37,11 +39,15 @@ def rows(framed_tokenizer):
     """84 rows of 3 to 12 tokens, class 1 where the first token is above 100: two and a half batches of 32."""
     random = np.random.default_rng(0)
     labels = random.integers(2, size=84).tolist()
-    words = [[random.integers(100 * c + 10, 100 * c + 90), *range(300, 300 + random.integers(9))] for c in labels]
+    words = [
+        [random.integers(100 * label + 10, 100 * label + 90), *range(300, 300 + random.integers(9))]
+        for label in labels
+    ]
     return encode_examples(Examples([" ".join(map(str, row)) for row in words], None, labels), framed_tokenizer, 16)
 
 
 def run(rows, folder, *, seed=1, dropout=0.0, score=None, callbacks=(), **options):
+    """Return the outcome of a run; it is scored by its accuracy on the rows that it trains on."""
     labels = np.asarray(rows.columns["labels"])
     num_labels = 1 if labels.dtype == np.float32 else 2
     return train_and_score(
@@ -53,6 +59,7 @@ def run(rows, folder, *, seed=1, dropout=0.0, score=None, callbacks=(), **option
 
 
 def history(outcome, name):
+    """Return the logged values of a name, in the order of their steps."""
     return [entry[name] for entry in outcome.trainer.state.log_history if name in entry]
 
 
@@ -75,13 +82,13 @@ def test_a_step_is_the_mean_over_its_rows(rows, tmp_path):
     outcome = run(rows, tmp_path / "c", learning_rate=1e-9, **options)
     model = outcome.trainer.model
     model.eval().zero_grad()
-    batch = outcome.trainer.data_collator([rows[i] for i in range(len(rows))])
+    batch = outcome.trainer.data_collator([rows[number] for number in range(len(rows))])
     labels = batch.pop("labels")
     loss = nn.functional.cross_entropy(model(**batch), labels)
     loss.backward()
-    norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm().item()
+    norms = [parameter.grad.norm() for parameter in model.parameters() if parameter.grad is not None]
     assert history(outcome, "loss") == approx([loss.item()], rel=1e-4)
-    assert history(outcome, "grad_norm") == approx([norm], rel=1e-3)
+    assert history(outcome, "grad_norm") == approx([torch.stack(norms).norm().item()], rel=1e-3)
 
 
 def test_everything_random_follows_from_the_seed(rows, tmp_path):
@@ -116,7 +123,7 @@ def test_best_keeps_the_weights_of_the_best_epoch(rows, tmp_path):
 
 
 @parametrize(
-    ("select", "patience", "found", "epochs", "scored"),
+    ("select", "patience", "epoch_scores", "epochs", "scored"),
     [
         ("best", 2, [0.2, 0.9, 0.5, 0.9005, 0.95], 4, 4),  # a gain of .0005 is none, but these weights are the best
         ("last", 2, [0.2, 0.9, 0.5, 0.8, 0.95], 4, 4),
@@ -125,8 +132,8 @@ def test_best_keeps_the_weights_of_the_best_epoch(rows, tmp_path):
         ("best", None, [0.2, 0.1, 0.1, 0.1, 0.1], 5, 1),
     ],
 )
-def test_patience_ends_a_run_that_no_longer_gains(rows, tmp_path, select, patience, found, epochs, scored):
-    scores = iter(found)
+def test_patience_ends_a_run_that_no_longer_gains(rows, tmp_path, select, patience, epoch_scores, epochs, scored):
+    scores = iter(epoch_scores)
     options = {"select": select, "patience": patience, "num_train_epochs": 5.0, "per_device_train_batch_size": 42}
     outcome = run(rows, tmp_path, score=lambda logits: next(scores), **options)
     assert outcome.trainer.state.epoch == epochs and outcome.epoch == scored

@@ -37,6 +37,7 @@ RIGHT_AND_WRONG = {
 
 
 def sigmoid(value):
+    """Return the probability of a logit."""
     return 1 / (1 + math.exp(-value))
 
 
@@ -56,12 +57,12 @@ BY_HAND = [
 
 
 @parametrize(("kind", "name", "expected"), BY_HAND)
-def test_a_metric_by_hand(kind, name, expected):
+def test_a_metric_has_the_value_worked_out_by_hand(kind, name, expected):
     assert kind in METRICS[name].kinds and METRICS[name].compute(EXAMPLES[kind]) == approx(expected)
 
 
 @parametrize("metric", LABEL_METRICS, ids=lambda metric: metric.name)
-def test_each_metric_says_what_its_values_are(metric):
+def test_each_metric_says_whether_less_is_better_and_whether_it_is_a_correlation(metric):
     """By the values of right answers and of wrong ones, for each kind of labels."""
     for kind in metric.kinds:
         right, wrong = (metric.compute(answered) for answered in RIGHT_AND_WRONG[kind])
