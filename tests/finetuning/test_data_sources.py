@@ -49,7 +49,7 @@ def test_labels_in_a_folder_that_look_like_missing_values_are_names(tmp_path):
         write(tmp_path / f"{split}.csv", content)
     options = SimpleNamespace(dataset_name=str(tmp_path))
     rows = rows_by_split(options)["train"]
-    assert [row["label"] or "" for _, row in rows] == expected
+    assert [row["label"] for _, row in rows] == expected
 
 
 def test_a_data_set_is_its_name_or_its_files(tmp_path):

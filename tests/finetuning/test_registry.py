@@ -115,13 +115,8 @@ def test_the_page_of_data_shows_the_rows_of_each_verb(verb):
 @parametrize("verb", TRAINED)
 def test_each_option_of_a_kind_is_recorded_unless_no_score_depends_on_it(verb):
     _, group, _ = groups_of(verb)
-    by_other_names = {
-        "tasks",
-        "glue_dir",
-        "task_overrides",
-        "start_from_mnli",
-        "predict_test",
-    }  # each task of GLUE has a record of its own
+    # Each task of GLUE has a record of its own.
+    by_other_names = {"tasks", "glue_dir", "task_overrides", "start_from_mnli", "predict_test"}
     silent = {f.name for f in fields(group) if not rules_of(f).changes_score}
     assert silent - {f.name for f in fields(ProtocolArguments)} == (by_other_names if verb == "glue" else set())
     assert scored_options(group).keys() == {f.name for f in fields(group)} - silent - {*RECORDED_AS_DATA}
