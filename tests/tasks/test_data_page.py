@@ -16,11 +16,11 @@ PAGE = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
 
 
 def examples_of(section):
-    """Name of each file below a heading -> the options that its paragraph gives, and the content."""
+    """Return, by the name of each file below a heading, the options that its paragraph gives, and the content."""
     part = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    found = re.findall(r"((?:[^\n]+\n)*[^\n]*)`([\w.]+)`:\n\n```\w+\n(.*?)```", part, re.DOTALL)
+    matches = re.findall(r"((?:[^\n]+\n)*[^\n]*)`([\w.]+)`:\n\n```\w+\n(.*?)```", part, re.DOTALL)
     return {
-        name: (shlex.split(" ".join(re.findall(r"`(--[^`]+)`", about))), content) for about, name, content in found
+        name: (shlex.split(" ".join(re.findall(r"`(--[^`]+)`", about))), content) for about, name, content in matches
     }
 
 
@@ -41,6 +41,8 @@ def test_each_section_has_its_examples():
 
 @pytest.fixture
 def file(tmp_path):
+    """`file(name, content)`: the path of a file with this content."""
+
     def write(name, content):
         (tmp_path / name).write_text(content, encoding="utf-8")
         return str(tmp_path / name)

@@ -127,7 +127,7 @@ def test_no_two_columns_are_always_equal(finished):
         assert len({*columns}) == len(columns)
 
 
-def test_details_of_answers_are_in_the_report(finished):
+def test_a_kind_that_writes_details_of_answers_describes_them_in_its_report(finished):
     has_details = any(finished.folder.glob("predictions/*-details.json"))
     assert not has_details or reporting_of(TASKS[finished.verb].kind).details is not None
 
@@ -163,23 +163,23 @@ def test_differences_to_baselines_have_the_error_of_the_same_rows(finished):
     assert {name: errors[name].keys() for name in errors} == dict.fromkeys(recorded, splits)
 
 
-def test_answers_of_each_split_are_written(finished):
+def test_logits_and_baselines_are_written_and_answers_to_data_of_the_user(finished):
     names = {path.name for path in finished.folder.glob("predictions/*")}
     task = finished.result.task
     logits_and_baselines = {f"{task}-42.npz", f"{task}-42-baselines.json"}
     assert logits_and_baselines <= names
-    assert (names > logits_and_baselines) == TASKS[finished.verb].takes_rows  # answers to data of the user are shown
+    assert (names > logits_and_baselines) == TASKS[finished.verb].takes_rows
 
 
 def test_the_card_of_a_model_says_how_it_is_used(finished, monkeypatch):
     (model,) = (finished.folder / "models").iterdir()
     card = (model / "README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
-    said = io.StringIO()
+    output = io.StringIO()
     monkeypatch.chdir(model.parent)
-    with redirect_stdout(said):
+    with redirect_stdout(output):
         exec(compile(code, "README.md", "exec"), {})
-    assert said.getvalue().strip()
+    assert output.getvalue().strip()
     with np.load(finished.folder / "predictions" / f"{finished.result.task}-42.npz") as logits:
         has_windows = len(logits["dev"]) > finished.result.rows["dev"]
     assert ("cut into windows of" in card) == has_windows != ("truncated to" in card)

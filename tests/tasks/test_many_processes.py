@@ -52,10 +52,10 @@ def test_two_processes_give_the_results_of_one(
     ranks = fork_ranks(command, argv("two", 2), folder=tmp_path)
     assert exit_codes(ranks) == [0, 0], "".join(rank.log.read_text() for rank in ranks)
     command(argv("one", 1))
-    (one,), (two,) = ([*(tmp_path / name / "predictions").glob("*.npz")] for name in ("one", "two"))
-    wanted = np.load(one)
-    found = np.load(two)
-    for split in wanted.files:
-        assert_allclose(found[split], wanted[split], rtol=1e-5, atol=1e-5)
+    (file_of_one,), (file_of_two,) = ([*(tmp_path / name / "predictions").glob("*.npz")] for name in ("one", "two"))
+    logits_of_one = np.load(file_of_one)
+    logits_of_two = np.load(file_of_two)
+    for split in logits_of_one.files:
+        assert_allclose(logits_of_two[split], logits_of_one[split], rtol=1e-5, atol=1e-5)
     planned = re.search(r" (\d+) rows, (\d+) steps", ranks[0].log.read_text())
     assert [*map(int, planned.groups())] == [rows, -(-rows // (2 * batch * parts))]

@@ -17,13 +17,14 @@ ROW = own_task.RATE
 
 @pytest.fixture
 def command(monkeypatch):
+    """The command of the template, whose kind is registered."""
     monkeypatch.setitem(TASKS, "rate", ROW)
     monkeypatch.setitem(BY_KIND, "rate", "rate")
     return own_task.RATE_COMMAND
 
 
 def rating_flags(folder, rating="{}", **options):
-    """The command line of a run below `folder`, whose stars/ is written: `Tiny.flags` of this kind."""
+    """Return the command line of a run below `folder`, whose stars/ is written: `Tiny.flags` of this kind."""
     (folder / "stars").mkdir(parents=True, exist_ok=True)
     for split, count in (("train", 96), ("dev", 24)):
         written, classes = texts(count, len(split), num_classes=4)

@@ -12,24 +12,25 @@ pytestmark = pytest.mark.slow
 
 
 def start(command, argv):
-    """A command on a machine with two cores."""
+    """Run a command as on a machine with two cores."""
     torch.set_num_threads(2)
     threads.usable_cores = lambda: 2
     command(argv)
 
 
 def fine_tune(command, argv, folder, omp=""):
-    """The lines of a command; `omp` is OMP_NUM_THREADS."""
+    """Run a command; return its lines. `omp` is OMP_NUM_THREADS."""
     process = fork(start, command, argv, log=folder / "log", OMP_NUM_THREADS=omp)
     assert exit_codes([process]) == [0], process.log.read_text()
     return process.log.read_text()
 
 
 def recorded(folder):
+    """Return the number of threads that an evaluation records."""
     return read_json(folder / "environment.json")["threads"]
 
 
-def test_an_evaluation_keeps_its_number_unless_another_is_given(folder, tmp_path):
+def test_an_evaluation_keeps_its_number_of_threads_unless_another_is_asked_for(folder, tmp_path):
     def argv(**options):
         return topics_flags(folder, pretrain_path=folder / "encoder", output_dir=tmp_path, use_cpu=True, **options)
 

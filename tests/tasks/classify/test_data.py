@@ -34,11 +34,12 @@ USUAL = TextColumns()
 
 
 def examples(labels):
+    """Return texts with these labels, from a.csv:2 on."""
     return [Example(f"text {number}", None, label, f"a.csv:{number + 2}") for number, label in enumerate(labels)]
 
 
 @parametrize(
-    ("labels", "separator", "found"),
+    ("labels", "separator", "expected"),
     [
         (["good", "bad", "good"], None, LabelSet(SINGLE, ["bad", "good"])),
         (["10", "9", "-1"], None, LabelSet(SINGLE, ["-1", "9", "10"])),
@@ -61,15 +62,15 @@ def examples(labels):
         (["1.5E10", "2", ".5", "-3."], None, LabelSet(NUMBER, [], -3.0, 1.5e10)),
         (["nan", "NA", "None"], None, LabelSet(SINGLE, ["NA", "None", "nan"])),
         (["٣", "٤"], None, LabelSet(SINGLE, ["٣", "٤"])),
-        (list(range(21)), None, LabelSet(NUMBER, [], 0.0, 20.0)),
+        (list(range(21)), None, LabelSet(NUMBER, [], 0.0, 20.0)),  # more than 20 numbers are no classes
         (list(range(20)), None, LabelSet(SINGLE, [str(n) for n in range(20)])),
         (["1", "2", "many"], None, LabelSet(SINGLE, ["many", "1", "2"])),
         (["yes", "no"], None, LabelSet(SINGLE, ["no", "yes"])),
         (["1,5 kg", "2,5 kg"], None, LabelSet(SINGLE, ["1,5 kg", "2,5 kg"])),
     ],
 )
-def test_the_kind_of_labels_is_found_in_the_data(labels, separator, found):
-    assert find_labels(examples(labels), "auto", separator) == found
+def test_the_kind_of_labels_is_found_in_the_data(labels, separator, expected):
+    assert find_labels(examples(labels), "auto", separator) == expected
 
 
 def test_lists_of_ones_and_zeros_alone_are_refused():
@@ -98,8 +99,8 @@ TRUTHS = LabelSet(SEVERAL, ["insult", "threat"], form="truths")
     ],
 )
 def test_labels_become_numbers(label, labels, expected):
-    (found,) = number_labels(examples([label]), labels, None)
-    assert found.label == expected
+    (numbered_text,) = number_labels(examples([label]), labels, None)
+    assert numbered_text.label == expected
 
 
 @parametrize(
@@ -168,6 +169,7 @@ def test_labels_that_may_be_two_things_are_refused_with_the_page(labels, named):
 
 
 def parsed(labels, kind="auto"):
+    """Return labels as they are parsed from cells."""
     return [parse_cell(example, kind).label for example in examples(labels)]
 
 
@@ -204,12 +206,12 @@ def test_rows_that_an_annotator_rejected_are_refused():
     row = {"text": "a", "label": "x", "answer": "reject", "_task_hash": 1}
     assert "a:1 has the answer 'reject'" in refused(lambda: read_examples([("a:1", row)], USUAL, True))
     assert read_examples([("a:1", {**row, "answer": "accept"})], USUAL, True)[0].label == "x"
-    found = read_examples([("a:1", row)], TextColumns(label=["answer"]), True)
-    assert found[0].label == "reject"
+    labelled_texts = read_examples([("a:1", row)], TextColumns(label=["answer"]), True)
+    assert labelled_texts[0].label == "reject"
 
 
 def test_thousands_of_classes_need_seconds_and_megabytes():
-    rows = examples([f"L{n % 2000}" for n in range(30_000)])
+    rows = examples([f"L{number % 2000}" for number in range(30_000)])
     tracemalloc.start()
     begun = time.process_time()
     labels = find_labels(rows, "auto", None)
@@ -226,9 +228,12 @@ def test_thousands_of_classes_need_seconds_and_megabytes():
 def test_cells_are_read_as_they_are(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes('\ufefftext,label\r\n"two\nlines, ""quoted""",NA\r\n\r\nÄ,None\r\n'.encode())
-    found = read_examples(read_rows(path), USUAL, True)
-    assert [(e.text, e.label) for e in found] == [('two\nlines, "quoted"', "NA"), ("Ä", "None")]
-    assert [e.place for e in found] == [f"{path}:2", f"{path}:5"]
+    labelled_texts = read_examples(read_rows(path), USUAL, True)
+    assert [(example.text, example.label) for example in labelled_texts] == [
+        ('two\nlines, "quoted"', "NA"),
+        ("Ä", "None"),
+    ]
+    assert [example.place for example in labelled_texts] == [f"{path}:2", f"{path}:5"]
     path.write_text('"text, body"\na\n')  # one column, whose name has the delimiter
     assert [row for _, row in read_rows(path)] == [{"text, body": "a"}]
     path.write_text("text,label,insult,threat\na,nan,1,0\n")
@@ -241,38 +246,40 @@ def test_cells_are_read_as_they_are(tmp_path):
 
 
 def write_labels(path, labels, columns=("label",)):
-    """A csv of texts with one or several columns of labels."""
+    """Write a csv of texts with one or several columns of labels; return its path."""
     lines = [
-        ",".join([f"text {n}", *(label if isinstance(label, tuple) else [label])]) for n, label in enumerate(labels)
+        ",".join([f"text {number}", *(label if isinstance(label, tuple) else [label])])
+        for number, label in enumerate(labels)
     ]
     path.write_text("\n".join([",".join(["text", *columns]), *lines]) + "\n")
     return str(path)
 
 
 def read_files(**options):
+    """Return the texts that a command with these options reads."""
     return read_labelled(ClassifyArguments(**options))
 
 
 @parametrize(("text", "label"), [("text", "label"), ("sentence", "labels")])
 def test_columns_of_the_usual_names_need_no_option(tmp_path, text, label):
-    rows = [f"text {n},{'ab'[n % 2]}\n" for n in range(20)]
+    rows = [f"text {number},{'ab'[number % 2]}\n" for number in range(20)]
     (tmp_path / "train.csv").write_text(f"{text},{label}\n{''.join(rows)}")
     assert read_files(train_file=str(tmp_path / "train.csv")).labels.classes == ["a", "b"]
 
 
 @parametrize(("written", "no_label"), [("", []), ("-", ["-"]), ("-1.0", ["-", "-1"]), (" ? ", ["?"])])
 def test_rows_without_a_label_are_left_out_and_counted(tmp_path, caplog, written, no_label):
-    labels = [written if n % 4 == 0 else ("good", "bad")[n % 2] for n in range(40)]
+    labels = [written if number % 4 == 0 else ("good", "bad")[number % 2] for number in range(40)]
     train = write_labels(tmp_path / "train.csv", labels)
     dev = write_labels(tmp_path / "dev.csv", ["good", written, "bad"])
     test = write_labels(tmp_path / "test.csv", [written, "good", written, "bad"])
-    found = read_files(train_file=train, validation_file=dev, test_file=test, no_label=no_label)
-    assert found.labels == LabelSet(SINGLE, ["bad", "good"])
-    assert {split: len(rows) for split, rows in found.splits.items()} == {
+    data = read_files(train_file=train, validation_file=dev, test_file=test, no_label=no_label)
+    assert data.labels == LabelSet(SINGLE, ["bad", "good"])
+    assert {split: len(rows) for split, rows in data.splits.items()} == {
         "train": 30, "dev": 2, "test": 2, "test_unlabelled": 2,
     }  # fmt: skip
-    assert [e.label for e in found.splits["test_unlabelled"]] == [None, None]
-    assert [e.place.rpartition(":")[2] for e in found.splits["test_unlabelled"]] == ["2", "4"]
+    assert [example.label for example in data.splits["test_unlabelled"]] == [None, None]
+    assert [example.place.rpartition(":")[2] for example in data.splits["test_unlabelled"]] == ["2", "4"]
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     for counted in ("10 of 40 rows", "1 of 3 rows", "2 of 4 rows"):
         assert sum(counted in message for message in warned) == 1
@@ -300,10 +307,10 @@ def test_of_several_columns_all_must_be_without_a_label(tmp_path):
     hidden = write_labels(tmp_path / "test.csv", [("-1", "-1")] * 4, columns)
     half = write_labels(tmp_path / "half.csv", [("1", "-1"), ("1", "1"), ("-1", "0")], columns)
     options = {"train_file": train, "label_column": [*columns], "no_label": ["-1"]}
-    found = read_files(**options, test_file=hidden)
-    assert found.labels == LabelSet(SEVERAL, [*columns], form="truths")
-    assert len(found.splits["train"]) + len(found.splits["dev"]) == 16
-    assert [e.label for e in found.splits["test"]] == [None] * 4
+    data = read_files(**options, test_file=hidden)
+    assert data.labels == LabelSet(SEVERAL, [*columns], form="truths")
+    assert len(data.splits["train"]) + len(data.splits["dev"]) == 16
+    assert [example.label for example in data.splits["test"]] == [None] * 4
     message = refused(lambda: read_files(**options, test_file=half))
     assert "half.csv:2 has threat '-1'" in message and "2 of 3 rows" in message
     message = refused(lambda: read_files(**{**options, "no_label": []}))
@@ -312,8 +319,8 @@ def test_of_several_columns_all_must_be_without_a_label(tmp_path):
 
 def test_of_a_list_all_must_be_without_a_label():
     rows = [("a", {"text": "x", "label": label}) for label in ([1, 0], [-1, -1], [0, 1], [], [-1, 1])]
-    found = [is_unlabelled(e.label, ["-1"]) for e in read_examples(rows, USUAL, True)]
-    assert found == [False, True, False, False, False]
+    are_unlabelled = [is_unlabelled(example.label, ["-1"]) for example in read_examples(rows, USUAL, True)]
+    assert are_unlabelled == [False, True, False, False, False]
 
 
 def test_data_in_which_no_row_has_a_label_are_refused(tmp_path):
@@ -329,7 +336,7 @@ def test_data_in_which_no_row_has_a_label_are_refused(tmp_path):
 def test_a_test_set_needs_no_labels(tmp_path, columns):
     train = write_labels(tmp_path / "train.csv", ["a", "b"] * 8)
     test = write_labels(tmp_path / "test.csv", [("",) * len(columns)] * 3, columns)
-    assert [e.label for e in read_files(train_file=train, test_file=test).splits["test"]] == [None] * 3
+    assert [example.label for example in read_files(train_file=train, test_file=test).splits["test"]] == [None] * 3
 
 
 def test_a_name_that_no_row_has_is_said(tmp_path, caplog):
@@ -340,7 +347,7 @@ def test_a_name_that_no_row_has_is_said(tmp_path, caplog):
 
 @parametrize("text", ["", " ", None, 3])
 def test_rows_without_a_text_are_counted(tmp_path, text):
-    rows = [{"text": text if n in (7, 9, 30) else f"text {n}", "label": n % 2} for n in range(40)]
+    rows = [{"text": text if number in (7, 9, 30) else f"text {number}", "label": number % 2} for number in range(40)]
     path = write_lines(tmp_path / "a.jsonl", rows)
     message = refused(lambda: read_files(train_file=str(path)))
     assert "a.jsonl:8 has no text" in message and "3 of 40 rows" in message and "docs/data.md" in message
@@ -396,13 +403,15 @@ def test_an_order_has_every_row_once_and_depends_on_the_seed():
     assert all(sorted(order) == list(range(100)) for order in orders)
     assert nested_order(rows, 0) == orders[0]
     counts = Counter(number for order in orders for number in order[:20])
-    assert all(abs(counts[number] - 80) <= 40 for number in range(100))  # 5 standard deviations
+    assert all(abs(counts[number] - 80) <= 40 for number in range(100))  # a fifth of 400; 5 standard deviations
 
 
 def test_equal_texts_are_held_out_together():
     rng = random.Random(0)
-    texts = [f"{'Text' if n % 3 else 'text '} {rng.randrange(150)}" for n in range(400)]
-    rows = [Example(text, pair, (n % 2,), f"{n}") for n, text in enumerate(texts) for pair in (None, "b")]
+    texts = [f"{'Text' if number % 3 else 'text '} {rng.randrange(150)}" for number in range(400)]
+    rows = [
+        Example(text, pair, (number % 2,), f"{number}") for number, text in enumerate(texts) for pair in (None, "b")
+    ]
     dev, train = hold_out_examples(rows, 0.1, seed=1)
     sides = [{(" ".join(row.text.lower().split()), row.pair) for row in side} for side in (dev, train)]
     assert not sides[0] & sides[1]
@@ -416,7 +425,7 @@ def test_equal_texts_are_held_out_together():
 def test_the_choice_is_that_of_rows_of_zeros_and_ones(labels):
     """So the held-out rows of earlier versions stay held out."""
     rows = examples(labels * 20)
-    written = examples([[float(n in label) for n in range(3)] for label in labels * 20])
+    written = examples([[float(number in label) for number in range(3)] for label in labels * 20])
     for choose in (
         lambda rows: choose_examples(rows, 0.3, seed=5),
         lambda rows: hold_out_examples(rows, 0.3, seed=5)[0],
@@ -441,8 +450,10 @@ def test_the_whole_is_all_rows_in_their_order():
     ],
 )
 def test_labels_that_would_be_misread_are_refused(labels, named):
-    rows = [(f"a.csv:{n}", {"text": f"text {n}", "label": label}) for n, label in enumerate(labels)]
-    message = refused(lambda: [parse_cell(e, "auto") for e in read_examples(rows, USUAL, needs_labels=True)])
+    rows = [(f"a.csv:{number}", {"text": f"text {number}", "label": label}) for number, label in enumerate(labels)]
+    message = refused(
+        lambda: [parse_cell(example, "auto") for example in read_examples(rows, USUAL, needs_labels=True)]
+    )
     assert named in message
 
 
@@ -453,5 +464,5 @@ def test_classes_that_only_look_odd_have_no_warning(tmp_path, caplog):
 
 
 def test_many_classes_are_said(tmp_path, caplog):
-    read_files(train_file=write_labels(tmp_path / "a.csv", [f"id {n % 30}" for n in range(60)]))
+    read_files(train_file=write_labels(tmp_path / "a.csv", [f"id {number % 30}" for number in range(60)]))
     assert "30 classes in" in caplog.text

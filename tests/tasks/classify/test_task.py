@@ -43,17 +43,19 @@ from tests.tasks.glue.files import write_encoder
 
 AVERAGE_SEEDS = str(ROOT / "runs" / "average_seeds.py")
 SETTINGS = {"learning_rate": 1e-2, "num_train_epochs": 12, "bf16": False, "save_model": True}
+"""With this rate and these epochs the tiny encoder learns the first words of texts."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, glue_tokenizer):
+    """The data of `write_texts` with an encoder for them; evaluations are in output/."""
     path = write_texts(tmp_path_factory.mktemp("classify"))
     write_encoder(path / "encoder", glue_tokenizer)
     return path
 
 
 def run(folder, name, suffix, **options):
-    """A finished evaluation in output/`name`."""
+    """Run an evaluation of `name`/; return its folder."""
     values = {"pretrain_path": folder / "encoder", "experiment_name": name, **SETTINGS, **options}
     classify(flags(folder, name, suffix, **values))
     return folder / "output" / name
@@ -63,7 +65,7 @@ def run(folder, name, suffix, **options):
 
 
 def opened(**options):
-    """The data of a task that trains on these files."""
+    """Return the data of a task with these options."""
     words = as_flags({"pretrain_path": "encoder", **{name: str(value) for name, value in options.items()}})
     task = open_classification(parse_classify_arguments(words))
     data, *_ = task.load.args
@@ -86,12 +88,12 @@ def test_what_the_rows_decide_is_recorded(folder):
 
 @parametrize(("option", "is_weighted"), [("none", False), ("balanced", True)])
 def test_rare_classes_count_more_in_the_loss_on_request(tmp_path, option, is_weighted):
-    rows = [[f"text {n}", "rare" if n % 4 == 0 else "usual"] for n in range(40)]
+    rows = [[f"text {number}", "rare" if number % 4 == 0 else "usual"] for number in range(40)]
     train = write_table(tmp_path / "train.csv", ["text", "label"], rows)
     values = {"pretrain_path": "encoder", "train_file": str(train), "class_weights": option}
     task = open_classification(parse_classify_arguments(as_flags(values)))
     rare, usual = (task.loss(torch.zeros(1, 2), torch.tensor([label]), 1).item() for label in (0, 1))
-    assert (rare > 2 * usual) == is_weighted
+    assert (rare > 2 * usual) == is_weighted  # there are three times as many usual texts
 
 
 def test_what_a_saved_model_keeps_is_in_its_card(folder):
@@ -105,19 +107,19 @@ def test_what_a_saved_model_keeps_is_in_its_card(folder):
 
 
 def test_texts_in_two_splits_and_rare_classes_are_said(tmp_path, caplog):
-    rows = [[f"text {n}", "rare" if n < 2 else "usual"] for n in range(40)]
+    rows = [[f"text {number}", "rare" if number < 2 else "usual"] for number in range(40)]
     train = write_table(tmp_path / "train.csv", ["text", "label"], rows)
     repeated = [*rows[1:3], ["Text  3 ", "usual"], ["text 99", "usual"]]  # one in another case, with more white space
     dev = write_table(tmp_path / "dev.csv", ["text", "label"], repeated)
     with caplog.at_level("INFO", "electra"):
         data = opened(train_file=train, validation_file=dev)
-    for said in ("rare: 5.0%, usual: 95.0%", "imbalanced", "3 of 4 texts of dev are also in the training data"):
-        assert said in caplog.text
+    for words in ("rare: 5.0%, usual: 95.0%", "imbalanced", "3 of 4 texts of dev are also in the training data"):
+        assert words in caplog.text
     assert class_weights(data).tolist() == approx([10, 10 / 19])
 
 
 def test_a_class_that_is_held_out_as_a_whole_is_refused(tmp_path):
-    rows = [[f"text {n}", f"class {n}" if n < 30 else "usual"] for n in range(60)]
+    rows = [[f"text {number}", f"class {number}" if number < 30 else "usual"] for number in range(60)]
     file = write_table(tmp_path / "train.csv", ["text", "label"], rows)
     message = refused(lambda: opened(train_file=file))
     assert re.search("of 3 classes, such as 'class [0-9]+'.*merge it with another one", message)
@@ -218,8 +220,8 @@ def test_windows_cover_a_long_text_and_overlap(number_tokenizer):
     rows = examples([0, 1])
     rows[0] = rows[0]._replace(text=" ".join(map(str, range(10, 40))))
     rows[1] = rows[1]._replace(text="7 8")
-    found, owners = encode_texts(rows, number_tokenizer, 12, in_windows=True)
-    pieces = [row.tolist() for row in found.columns["input_ids"]]
+    windows, owners = encode_texts(rows, number_tokenizer, 12, in_windows=True)
+    pieces = [row.tolist() for row in windows.columns["input_ids"]]
     assert owners.tolist() == [0] * (len(pieces) - 1) + [1]
     assert pieces[0] == list(range(10, 22)) and pieces[1][:3] == [19, 20, 21] and pieces[-2][-1] == 39
     assert encode_texts(rows, number_tokenizer, 12, in_windows=False)[0].lengths.tolist() == [12, 2]
@@ -239,7 +241,10 @@ def test_windows_belong_to_their_texts_in_many_batches(number_tokenizer, monkeyp
 
 def test_texts_of_unknown_tokens_have_no_verdict(folder, tmp_path, capsys):
     greek = "\u03b1\u03b2\u03b3"
-    rows = [[f"{'' if n % 2 else WORDS[n // 2]} {greek * (n + 1)}", ("good", "bad")[n % 2]] for n in range(120)]
+    rows = [
+        [f"{'' if number % 2 else WORDS[number // 2]} {greek * (number + 1)}", ("good", "bad")[number % 2]]
+        for number in range(120)
+    ]
     (tmp_path / "greek").mkdir()
     write_table(tmp_path / "greek" / "train.csv", ["text", "label"], rows)
     words = flags(tmp_path, "greek", "csv", validation_file=None, pretrain_path=folder / "encoder", num_seeds=1)
@@ -250,11 +255,13 @@ def test_texts_of_unknown_tokens_have_no_verdict(folder, tmp_path, capsys):
     assert "greek" in warning and "have no other" in warning
     (verdict,) = CLASSIFY_REPORTING.verdicts([tmp_path / "output" / "run"])
     assert verdict.is_good is None and "unknown" in verdict.text
-    classify([*words, "--validation_fraction=.5"])  # is finished, and continues
+    classify([*words, "--validation_fraction=.5"])  # the share of unknown tokens is no other setting
+    assert len(read_results(tmp_path / "output" / "run" / "results.jsonl")) == 1
 
 
 @pytest.fixture(scope="module")
 def reviews(folder):
+    """A finished evaluation on reviews/, with two seeds and saved models."""
     return run(folder, "reviews", "csv", class_weights="balanced", seed=43)
 
 
@@ -282,14 +289,14 @@ def test_an_evaluation_of_the_papers_defaults_goes_on_with_them(folder):
     """As those of earlier versions, which had no others for narrow encoders."""
     paper = {"learning_rate": 3e-4, "layerwise_lr_decay": 0.8, "num_train_epochs": 3.0, "head": "hf"}
     options = {"pretrain_path": folder / "encoder", "num_train_epochs": None, "bf16": False}
-    for name, given, expected in (
+    for name, command_options, expected in (
         ("begun", {**paper, "num_seeds": 1}, paper),
         ("begun", {}, paper),
         ("new", {}, {"learning_rate": 1e-3, "layerwise_lr_decay": 1.0, "num_train_epochs": 40.0, "head": "hf"}),
     ):
-        classify(flags(folder, "reviews", "csv", experiment_name=name, **{**options, **given}))
+        classify(flags(folder, "reviews", "csv", experiment_name=name, **{**options, **command_options}))
         results = read_results(folder / "output" / name / "results.jsonl")
-        assert len(results) == given.get("num_seeds", 2)
+        assert len(results) == command_options.get("num_seeds", 2)
         assert all({option: result.settings[option] for option in expected} == expected for result in results)
 
 
@@ -309,57 +316,59 @@ def test_the_log_names_random_weights_and_the_defaults_that_were_not_given(folde
 
 @pytest.mark.slow
 def test_several_classes_are_saved_for_the_pipeline(folder):
-    found = run(folder, "topics", "jsonl", num_seeds=1)
-    (result,) = read_results(found / "results.jsonl")
+    evaluation = run(folder, "topics", "jsonl", num_seeds=1)
+    (result,) = read_results(evaluation / "results.jsonl")
     assert result.metrics["micro_f1"] > 0.9 and result.metrics["average_precision"] > 0.9
-    config = read_json(found / "models" / "topics" / "config.json")
+    config = read_json(evaluation / "models" / "topics" / "config.json")
     assert config["problem_type"] == "multi_label_classification" and config["label2id"] == {"blue": 0, "red": 1}
     rows = [json.loads(line) for line in (folder / "topics" / "dev.jsonl").open()]
-    answers = pipeline("text-classification", str(found / "models" / "topics"), top_k=None)([r["text"] for r in rows])
-    chosen = [sorted(one["label"] for one in answer if one["score"] > 0.5) for answer in answers]
-    right = sum(one == sorted(row["labels"]) for one, row in zip(chosen, rows, strict=True))
+    ask = pipeline("text-classification", str(evaluation / "models" / "topics"), top_k=None)
+    answers = ask([row["text"] for row in rows])
+    chosen = [sorted(label["label"] for label in answer if label["score"] > 0.5) for answer in answers]
+    right = sum(classes == sorted(row["labels"]) for classes, row in zip(chosen, rows, strict=True))
     assert right / len(rows) == result.metrics["subset_accuracy"]
 
 
 @pytest.mark.slow
 def test_a_saved_regression_answers_on_the_scale_of_data(folder):
-    found = run(folder, "marks", "tsv", num_seeds=1, label_kind="number")
-    (result,) = read_results(found / "results.jsonl")
+    evaluation = run(folder, "marks", "tsv", num_seeds=1, label_kind="number")
+    (result,) = read_results(evaluation / "results.jsonl")
     assert result.metrics["pearson"] > 0.8
     rows = [line.split("\t") for line in (folder / "marks" / "dev.tsv").read_text().splitlines()[1:]]
-    answers = pipeline("text-classification", str(found / "models" / "marks"))([text for text, _ in rows])
-    errors = [(one["score"] - float(mark)) ** 2 for one, (_, mark) in zip(answers, rows, strict=True)]
+    answers = pipeline("text-classification", str(evaluation / "models" / "marks"))([text for text, _ in rows])
+    errors = [(answer["score"] - float(mark)) ** 2 for answer, (_, mark) in zip(answers, rows, strict=True)]
     assert (sum(errors) / len(errors)) ** 0.5 / 7.5 == approx(result.metrics["rmse"], abs=1e-5)
-    assert "10 to 17.5" in (found / "report.md").read_text()
+    assert "10 to 17.5" in (evaluation / "report.md").read_text()
 
 
 SEVERAL_CLASSES = {"problem_type": "multi_label_classification", "id2label": {0: "a", 1: "b"}}
 
 
 def saved_model(tokenizer, **values):
+    """Return a saved model of the classes a and b with random weights."""
     model = ElectraForSequenceClassification(tiny_electra(vocab_size=200, **SEVERAL_CLASSES, **values).config)
     return Saved(model, tokenizer, {"max_length": 16, "label_kind": "several"})
 
 
 def test_predict_answers_above_the_thresholds_of_the_model(glue_tokenizer):
-    given = SimpleNamespace(text_column=None, text_pair_column=None, model="m")
+    columns = SimpleNamespace(text_column=None, text_pair_column=None, model="m")
     logits = np.array([[-1.0, -1.0]])  # probabilities of .27
     for more, expected in (({}, []), ({"thresholds": [0.2, 0.3]}, ["a"])):
-        found = predictor_of_texts(saved_model(glue_tokenizer, **more), given)
-        item = found.parse({"text": "a text"}, "a:1")
-        assert found.answer([item], lambda rows: logits)[0]["prediction"] == expected
+        predictor = predictor_of_texts(saved_model(glue_tokenizer, **more), columns)
+        item = predictor.parse({"text": "a text"}, "a:1")
+        assert predictor.answer([item], lambda rows: logits)[0]["prediction"] == expected
 
 
 @parametrize("thresholds", [[0.5], "high", [0.1, None], [0.1, 2]])
 def test_thresholds_that_cannot_be_used_are_refused(glue_tokenizer, thresholds):
-    given = SimpleNamespace(text_column=None, text_pair_column=None, model="models/a")
+    columns = SimpleNamespace(text_column=None, text_pair_column=None, model="models/a")
     model = saved_model(glue_tokenizer, thresholds=thresholds)
-    assert "models/a has the thresholds" in refused(lambda: predictor_of_texts(model, given))
+    assert "models/a has the thresholds" in refused(lambda: predictor_of_texts(model, columns))
 
 
 def test_several_shares_of_the_texts_are_refused(folder):
-    said = refused(lambda: run(folder, "reviews", "csv", train_fractions=[0.5, 1], experiment_name="curve"))
-    assert "--train_fractions" in said and "0.5 1" in said and not (folder / "output" / "curve").exists()
+    message = refused(lambda: run(folder, "reviews", "csv", train_fractions=[0.5, 1], experiment_name="curve"))
+    assert "--train_fractions" in message and "0.5 1" in message and not (folder / "output" / "curve").exists()
 
 
 def test_each_folder_has_its_own_constant_answer(tmp_path):
@@ -368,8 +377,8 @@ def test_each_folder_has_its_own_constant_answer(tmp_path):
         (part / "predictions").mkdir(parents=True)
         result = Result("t", 1, {"accuracy": 0.9}, False, 1.0, "pretrained", name, 10, {}, {"encoder": name})
         append_result(part / "results.jsonl", result)
-        known = {CONSTANT: {"accuracy": baseline}}
-        (part / "predictions" / "t-1-baselines.json").write_text(json.dumps(known))
+        baselines = {CONSTANT: {"accuracy": baseline}}
+        (part / "predictions" / "t-1-baselines.json").write_text(json.dumps(baselines))
     parts = [tmp_path / name for name in "abc"]
     rows = {run.name: run.tasks["t"].headline.median for run in CLASSIFY_REPORTING.read_baselines(parts)}
     assert rows == {"one answer to all of a, b": 0.2, "one answer to all of c": 0.6}
@@ -418,17 +427,17 @@ def test_networks_of_the_same_texts_are_averaged(folder, capsys, monkeypatch):
 
     labels = np.array([row % 2 for row in range(16)])  # good is the second class and the odd label
     both = [probabilities(first, 2), probabilities(second, 4)]
-    alone = np.mean([np.mean(one.argmax(1) == labels) for one in both])
+    alone = np.mean([np.mean(answers.argmax(1) == labels) for answers in both])
     average = np.mean(np.mean(both, axis=0).argmax(1) == labels)
     assert table[1][2:4] == [f"{100 * alone:.1f}", f"{100 * average:.1f}"]
 
 
 def evaluation_to_average(folder, places, logits, **settings):
-    """A folder with one network's answers to two texts at these places."""
+    """Write a folder with one network's answers to two texts at these places; return it."""
     (folder / "predictions").mkdir(parents=True)
     settings = {"label_kind": "single", "train_data": "t", "eval_seed": 0, **settings}
-    one = Result("t", 1, {}, False, 1.0, "pretrained", "m", 1, {"train": 4, "dev": 2}, settings)
-    append_result(folder / "results.jsonl", one)
+    result = Result("t", 1, {}, False, 1.0, "pretrained", "m", 1, {"train": 4, "dev": 2}, settings)
+    append_result(folder / "results.jsonl", result)
     start = folder / "predictions" / "t-1"
     classes = {"classes": [{"name": "a"}, {"name": "b"}]}
     Path(f"{start}-details.json").write_text(json.dumps(classes))
@@ -443,8 +452,8 @@ def test_averaged_answers_are_of_two_networks_to_the_same_texts(tmp_path):
     first = evaluation_to_average(tmp_path / "a", ("train.csv:3", "train.csv:5"), [[3, 0], [1, 0]])
     same = evaluation_to_average(tmp_path / "b", ("train.csv:3", "train.csv:5"), [[1, 0], [0, 3]])
     other = evaluation_to_average(tmp_path / "c", ("train.csv:7", "train.csv:9"), [[1, 0], [0, 2]])
-    found = {count: values for _, count, *values in average([first, same, other])}
-    assert found == {2: [75.0, 100.0, 50.0], 1: [100.0, 100.0, 50.0]}
+    by_networks = {count: values for _, count, *values in average([first, same, other])}
+    assert by_networks == {2: [75.0, 100.0, 50.0], 1: [100.0, 100.0, 50.0]}
     copy = evaluation_to_average(tmp_path / "copy", ("train.csv:3", "train.csv:5"), [[3, 0], [1, 0]])
     for twice in (first, copy):
         assert "one network" in refused(lambda twice=twice: average([first, twice]))

@@ -27,7 +27,7 @@ MNLI_FILES = {"dev": ("dev_matched", "dev_mismatched"), "test": ("test_matched",
 
 
 def write_glue(folder, *titles):
-    """TSV folders of these tasks, by default all and the diagnostic set; the first word of a row is its label's."""
+    """Write folders of these tasks, by default all and the diagnostic set; the first word of a row is its label's."""
     source = random.Random(0)
     for title in titles or FORMS:
         (folder / title).mkdir(parents=True, exist_ok=True)
@@ -36,16 +36,18 @@ def write_glue(folder, *titles):
                 _write(folder / title / f"{name}.tsv", _lines(source, title, split == "test", rows))
     if not titles:
         (folder / "AX").mkdir(exist_ok=True)
-        rows_of_ax = [f"{i}\t{WORDS[i]}\t{WORDS[i + 1]}" for i in range(6)]
+        rows_of_ax = [f"{number}\t{WORDS[number]}\t{WORDS[number + 1]}" for number in range(6)]
         _write(folder / "AX" / "diagnostic.tsv", ["index\tsentence1\tsentence2", *rows_of_ax])
     return folder
 
 
 def _write(path, lines):
+    """Write lines with the line ends of Unix."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _lines(source, title, is_test, rows):
+    """Return the lines of a file of GLUE, with its header if the task has one."""
     names, labels = FORMS[title]
     has_header = title != "CoLA" or is_test
     columns = ["index", "sentence"] if title == "CoLA" and is_test else names.split(",")
@@ -63,7 +65,7 @@ def _lines(source, title, is_test, rows):
 
 
 def write_encoder(folder, tokenizer, seed=0, **values):
-    """A model folder with a `tiny_electra` of random weights."""
+    """Write a model folder with a `tiny_electra` of random weights."""
     torch.manual_seed(seed)
     tiny_electra(len(tokenizer), pad_token_id=tokenizer.pad_token_id, **values).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -71,5 +73,5 @@ def write_encoder(folder, tokenizer, seed=0, **values):
 
 
 def flags(folder, **options):
-    """The command line of an evaluation below `folder`: its glue/ and its encoder/, one epoch, two seeds."""
+    """Return the command line of an evaluation below `folder`: its glue/ and its encoder/, one epoch, two seeds."""
     return tiny_flags(folder, **{"glue_dir": folder / "glue", **options})

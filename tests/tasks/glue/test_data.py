@@ -13,13 +13,13 @@ from tests.helpers import parametrize
 COLA = "gj04\t1\t\tShe sails.\n"
 MNLI = "index\tpairID\tsentence1\tsentence2\tlabel1\tgold_label\n"
 RTE = "index\tsentence1\tsentence2\tlabel\n"
-ONE_RTE = RTE + "0\tp\th\tentailment\n1\tP\tH\tnot_entailment\n"
+TWO_OF_RTE = RTE + "0\tp\th\tentailment\n1\tP\tH\tnot_entailment\n"
 STSB = "index\tgenre\tsentence1\tsentence2\tscore\n"
-GOOD_RTE = RTE + "".join(f"{i}\tpremise {i}\thypothesis {i}\tentailment\n" for i in range(12))
+TWELVE_OF_RTE = RTE + "".join(f"{row}\tpremise {row}\thypothesis {row}\tentailment\n" for row in range(12))
 
 
 def write(folder, **files):
-    """Files named as `RTE_train` for RTE/train.tsv."""
+    """Write files named as `RTE_train` for RTE/train.tsv; return their folder."""
     for name, text in files.items():
         title, _, split = name.partition("_")
         path = folder / title / f"{split}.tsv"
@@ -29,6 +29,7 @@ def write(folder, **files):
 
 
 def read(folder, task, text, split="train"):
+    """Return what is read from a file of a task with this text or these bytes."""
     path = folder / f"{split}.tsv"
     path.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
     return read_tsv(path, KNOWN_TASKS[task], split)
@@ -75,13 +76,13 @@ def test_labels_of_test_files_are_not_read(tmp_path):
         ("rte", "", "no rows"),
         ("rte", RTE, "no rows"),
         ("rte", "index\tpremise\tsentence2\tlabel\n0\tp\th\tentailment\n", "sentence1"),
-        ("rte", GOOD_RTE + "12\tp\th\tneutral\n", "'neutral'"),
+        ("rte", TWELVE_OF_RTE + "12\tp\th\tneutral\n", "'neutral'"),
         ("sst2", "sentence\tlabel\nfine\tpositive\n", "'positive'"),
         ("cola", "gj04\t2\t\tShe sails.\n", "'2'"),
         ("stsb", STSB + "0\tg\ta\tb\t5.1\n", r"'5\.1'"),
         ("stsb", STSB + "0\tg\ta\tb\thigh\n", "'high'"),
         ("sst2", b"sentence\tlabel\nfine\t1\ncaf\xe9\t1\n", "utf-8"),
-        ("rte", GOOD_RTE + "12\tcut in\n", "row of 2 columns"),
+        ("rte", TWELVE_OF_RTE + "12\tcut in\n", "row of 2 columns"),
         ("rte", RTE + "12\tp\th\tentailment\tmore\n", "row of 5 columns"),
     ],
 )
@@ -96,7 +97,7 @@ def test_a_glue_dir_that_does_not_exist_is_refused(tmp_path):
 
 
 def test_files_that_are_not_there_are_left_out_and_named(tmp_path, caplog):
-    folder = write(tmp_path, RTE_train=ONE_RTE, RTE_dev=ONE_RTE, CoLA_train=COLA)
+    folder = write(tmp_path, RTE_train=TWO_OF_RTE, RTE_dev=TWO_OF_RTE, CoLA_train=COLA)
     rows = Examples(["p", "P"], ["h", "H"], [0, 1])
     assert load_task(KNOWN_TASKS["rte"], folder, ["train", "dev"]) == {"train": rows, "dev": rows}
     caplog.clear()
@@ -107,9 +108,11 @@ def test_files_that_are_not_there_are_left_out_and_named(tmp_path, caplog):
 def test_mnli_has_two_halves_and_the_diagnostics_beside_them(tmp_path):
     row = MNLI + "0\t9e\t{}\th\tneutral\tneutral\n"
     names = ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
-    folder = write(tmp_path, AX_diagnostic=row.format("diagnostic"), **{f"MNLI_{n}": row.format(n) for n in names})
-    found = load_task(KNOWN_TASKS["mnli"], folder, list(KNOWN_TASKS["mnli"].rows))
-    assert [(split, examples.first) for split, examples in found.items()] == [
+    folder = write(
+        tmp_path, AX_diagnostic=row.format("diagnostic"), **{f"MNLI_{name}": row.format(name) for name in names}
+    )
+    splits = load_task(KNOWN_TASKS["mnli"], folder, list(KNOWN_TASKS["mnli"].rows))
+    assert [(split, examples.first) for split, examples in splits.items()] == [
         ("train", ["train"]), ("dev", ["dev_matched"]), ("dev_mismatched", ["dev_mismatched"]),
         ("test", ["test_matched"]), ("test_mismatched", ["test_mismatched"]),
     ]  # fmt: skip
@@ -143,5 +146,5 @@ def test_a_saved_model_answers_rows_with_the_columns_of_any_task():
     """As the Hub and the TSV files name them; a pair whose second text is not read gets another answer."""
     for task in (*KNOWN_TASKS.values(), DIAGNOSTICS):
         for names in filter(None, (task.text_columns, task.tsv_columns)):
-            found = read_glue_row(dict(zip(names, ("one", "other"), strict=False)), "here")
-            assert (found.text, found.pair) == ("one", "other" if len(names) == 2 else None)
+            row = read_glue_row(dict(zip(names, ("one", "other"), strict=False)), "here")
+            assert (row.text, row.pair) == ("one", "other" if len(names) == 2 else None)

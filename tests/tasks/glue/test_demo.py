@@ -13,19 +13,23 @@ from electra.tasks.glue.demo import demo_data, disturb, prose_sentences
 
 @pytest.fixture(scope="module")
 def documents():
+    """The documents of the built-in text."""
     return list(builtin_documents())
 
 
 @pytest.fixture(scope="module")
 def data(documents):
+    """The demo task."""
     return demo_data(documents)
 
 
 def bag(sentence):
+    """Return the words of a sentence, sorted."""
     return tuple(sorted(re.findall(r"[a-z'-]+", sentence.lower())))
 
 
 def rows(data):
+    """Return texts and labels of all splits."""
     return [row for split in data.values() for row in zip(split.first, split.labels or [], strict=True)]
 
 
@@ -34,7 +38,7 @@ def test_rows_and_classes_are_balanced_and_mixed(data):
     assert counts == {"train": Counter({0: 2000, 1: 2000}), "dev": Counter({0: 500, 1: 500})}
     first = [label for _, label in rows(data)[:500]]
     assert len({bag(text) for text, _ in rows(data)}) == 5000  # no sentence and no twin of it occurs twice
-    assert 200 < sum(first) < 300 and sum(a != b for a, b in itertools.pairwise(first)) < 300
+    assert 200 < sum(first) < 300 and sum(label != following for label, following in itertools.pairwise(first)) < 300
 
 
 def test_label_one_is_as_written_and_label_zero_has_swaps(data, documents):
@@ -68,5 +72,5 @@ def test_what_is_no_prose_is_no_sentence():
     assert disturb("One, two, three, four, five, six.", rng) is None
 
 
-def test_the_demonstration_is_the_same_in_every_run(data, documents):
+def test_the_demonstration_made_again_is_the_same(data, documents):
     assert demo_data(documents) == data

@@ -49,8 +49,8 @@ def test_correlations_are_their_definitions():
     pearson = covariance / math.sqrt((2.75**2 + 2 * 1.75**2 + 6.25**2) * 5)
     # ranks 1 2.5 2.5 4 and 1 2 4 3: deviations -1.5 0 0 1.5 and -1.5 -.5 1.5 .5
     spearman = (1.5 * 1.5 + 1.5 * 0.5) / math.sqrt(4.5 * 5)
-    found = score_glue_task(KNOWN_TASKS["stsb"], {"dev": answers}, {"dev": references})
-    assert found == {"pearson": approx(pearson, abs=1e-14), "spearman": approx(spearman, abs=1e-14)}
+    scores = score_glue_task(KNOWN_TASKS["stsb"], {"dev": answers}, {"dev": references})
+    assert scores == {"pearson": approx(pearson, abs=1e-14), "spearman": approx(spearman, abs=1e-14)}
     close = 1 + np.array([0, 1, 2, 3]) * 1e-9  # all the same in float32
     assert score_glue_task(KNOWN_TASKS["stsb"], {"dev": close}, {"dev": [0.0, 1.0, 2.0, 3.0]})["spearman"] == approx(1)
 
@@ -59,8 +59,8 @@ def test_correlations_are_their_definitions():
 def test_an_undefined_correlation_is_nan(answers):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = score_glue_task(KNOWN_TASKS["stsb"], {"dev": np.array(answers)}, {"dev": [1.0, 2.0, 3.0]})
-        assert math.isnan(found["pearson"]) and math.isnan(found["spearman"])
+        scores = score_glue_task(KNOWN_TASKS["stsb"], {"dev": np.array(answers)}, {"dev": [1.0, 2.0, 3.0]})
+        assert math.isnan(scores["pearson"]) and math.isnan(scores["spearman"])
         assert score_glue_task(KNOWN_TASKS["cola"], {"dev": np.array([1, 1])}, {"dev": [0, 1]})["mcc"] == 0
         assert score_glue_task(KNOWN_TASKS["mrpc"], {"dev": np.array([0, 0])}, {"dev": [0, 0]})["f1"] == 0
 
@@ -115,16 +115,17 @@ def test_a_regression_collapsed_if_it_hardly_spreads():
 
 def test_an_ensemble_averages_probabilities():
     # Probabilities of class 1: .999, .4, .4. Votes say 0; the mean of probabilities, .6, says 1.
-    logits = [np.array([[0.0, math.log(p / (1 - p))]]) for p in (0.999, 0.4, 0.4)]
+    logits = [np.array([[0.0, math.log(probability / (1 - probability))]]) for probability in (0.999, 0.4, 0.4)]
     assert combine(logits, KNOWN_TASKS["rte"]).tolist() == [1]
     # .0001, .6, .7, .8: the mean of logits is negative, that of probabilities .525
-    logits = [np.array([[0.0, math.log(p / (1 - p))]]) for p in (0.0001, 0.6, 0.7, 0.8)]
+    logits = [np.array([[0.0, math.log(probability / (1 - probability))]]) for probability in (0.0001, 0.6, 0.7, 0.8)]
     assert combine([logits[0] + 1000, *logits[1:]], KNOWN_TASKS["rte"]).tolist() == [1]
     combined = combine([np.array([[0.2], [1.5]]), np.array([[0.4], [0.1]])], KNOWN_TASKS["stsb"])
     assert combined.tolist() == approx([1.5, 4.0])  # scores are clipped last; else the second were 2.75
 
 
 def official_answers():
+    """Return answers to each official test set: all labels in turn, or scores from 0 to 5."""
     answers = {}
     for task in (*KNOWN_TASKS.values(), DIAGNOSTICS):
         for split, title in task.test_files.items():
@@ -155,24 +156,26 @@ def test_a_submission_has_the_official_format(tmp_path):
 
 
 def test_wnli_is_filled_with_its_majority_class(tmp_path):
-    answers = {title: found for title, found in official_answers().items() if title not in ("WNLI", "QQP", "AX")}
+    answers = {title: labels for title, labels in official_answers().items() if title not in ("WNLI", "QQP", "AX")}
     assert write_submission(tmp_path / "glue.zip", answers) == ["QQP", "AX"]
     with zipfile.ZipFile(tmp_path / "glue.zip") as archive:
-        assert archive.read("WNLI.tsv").decode().split("\n")[1:-1] == [f"{i}\t0" for i in range(146)]
+        assert archive.read("WNLI.tsv").decode().split("\n")[1:-1] == [f"{number}\t0" for number in range(146)]
 
 
 def test_baselines_are_one_answer_and_a_bag_of_words():
     train = Examples(["good film", "bad film", "very good", "bad plot"] * 3, labels=[1, 0, 1, 0] * 3)
     dev = Examples(["good", "bad", "good end"], labels=[1, 0, 1])
-    found = glue_baselines(KNOWN_TASKS["sst2"], train, {"dev": dev})
-    assert {name: logits["dev"].argmax(1).tolist() for name, logits in found.items()} == {
+    baselines = glue_baselines(KNOWN_TASKS["sst2"], train, {"dev": dev})
+    assert {name: logits["dev"].argmax(1).tolist() for name, logits in baselines.items()} == {
         CONSTANT: [0, 0, 0],
         BAG_OF_WORDS: [1, 0, 1],
     }
     pairs = Examples(["a cat", "a cat", "a dog"] * 4, ["red", "blue", "red"] * 4, [5.0, 1.0, 3.0] * 4)
-    found = glue_baselines(KNOWN_TASKS["stsb"], pairs, {"dev": Examples(["cat", "cat"], ["red", "blue"], [5.0, 1.0])})
-    assert found[CONSTANT]["dev"].tolist() == [[0.6], [0.6]]  # the mean of 5, 1 and 3, as a target in [0, 1]
-    red, blue = found[BAG_OF_WORDS]["dev"][:, 0]
+    baselines = glue_baselines(
+        KNOWN_TASKS["stsb"], pairs, {"dev": Examples(["cat", "cat"], ["red", "blue"], [5.0, 1.0])}
+    )
+    assert baselines[CONSTANT]["dev"].tolist() == [[0.6], [0.6]]  # the mean of 5, 1 and 3, as a target in [0, 1]
+    red, blue = baselines[BAG_OF_WORDS]["dev"][:, 0]
     assert red > 0.6 > blue
 
 

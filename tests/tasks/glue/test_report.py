@@ -18,12 +18,12 @@ TEST = "Published results: test sets"
 
 
 def section(markdown, title):
-    """From a heading to the next of level two."""
+    """Return a page from a heading to the next of level two."""
     return markdown.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
 def table(markdown):
-    """Rows of the first table of a text, by column."""
+    """Return the rows of the first table of a text, by column."""
     lines = markdown[markdown.index("|") :].split("\n\n")[0].splitlines()
     header, _, *rows = ([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines)
     return [dict(zip(header, row, strict=True)) for row in rows]
@@ -44,6 +44,7 @@ def folders(tmp_path):
 
 
 def write(folders):
+    """Write the report of folders; return its Markdown and its page."""
     written = folders[0] / "report"
     write_report(GLUE_REPORTING.report(folders), written)
     return tuple((written / name).read_text(encoding="utf-8") for name in ("report.md", "report.html"))
@@ -73,24 +74,11 @@ def test_one_row_a_folder_and_details_by_seed(folders):
 
 def test_the_words_of_the_tables_are_explained(folders):
     explained = write(folders)[0].split("What the scores mean")[1]
-    words = (
-        "(MCC)",
-        "(acc)",
-        "mismatched (mm)",
-        "AVG is",
-        "GLUE is",
-        "Median and std are",
-        "± is",
-        "has collapsed if",
-    )
     for word in (
-        *words,
-        "ECE is",
-        "is undefined where",
-        "Above and below, in the first sentence",
-        "Bag of words:",
+        "(MCC)", "(acc)", "mismatched (mm)", "AVG is", "GLUE is", "Median and std are", "± is", "has collapsed if",
+        "ECE is", "is undefined where", "Above and below, in the first sentence", "Bag of words:",
         "One answer to all:",
-    ):
+    ):  # fmt: skip
         assert word in explained
 
 
@@ -139,7 +127,10 @@ def test_a_row_has_the_average_that_its_source_prints(row):
 
 def test_columns_are_not_shifted():
     """Cells that tell the columns apart: a wrong order would give another task these numbers."""
-    scores = {(row.name, row.split): [s for by in row.scores.values() for s in by.values()] for row in PUBLISHED_GLUE}
+    scores = {
+        (row.name, row.split): [score for task_scores in row.scores.values() for score in task_scores.values()]
+        for row in PUBLISHED_GLUE
+    }
     assert scores["ELECTRA-Small-OWT", "dev"] == [56.8, 88.3, 87.4, 86.8, 88.3, 78.9, 87.9, 68.5]
     assert scores["GPT", "test"][5:7] == [82.1, 88.1] and scores["ELECTRA-Small++", "test"][7] == 63.6
     assert AVG_TASKS == ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")

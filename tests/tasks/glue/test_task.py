@@ -33,10 +33,12 @@ pytestmark = pytest.mark.slow
 
 
 def parse(*argv):
+    """Return the arguments of a command line."""
     return parse_glue_arguments(["--pretrain_path", "somewhere", *argv])
 
 
 def settings(task, *argv, hidden_size=256):
+    """Return the hyperparameters of a task with an encoder of this width."""
     config = ElectraConfig(vocab_size=10, hidden_size=hidden_size, num_hidden_layers=0, num_attention_heads=1)
     with torch.device("meta"):
         return resolve_hyperparameters(parse(*argv), task, Encoder(ElectraModel(config), None, "somewhere", 512))
@@ -47,11 +49,11 @@ def settings(task, *argv, hidden_size=256):
     [(256, 3e-4, 0.8), (768, 1e-4, 0.8), (1024, 5e-5, 0.9)],
 )
 def test_without_options_it_is_table_7_of_the_paper(hidden_size, learning_rate, decay):
-    found = settings("cola", hidden_size=hidden_size)
-    assert (found.learning_rate, found.layerwise_lr_decay) == (learning_rate, decay)
-    assert (found.num_train_epochs, found.per_device_train_batch_size, found.max_length) == (3, 32, 128)
-    assert (found.warmup_steps, found.weight_decay, found.head, found.head_dropout) == (0.1, 0.0, "google", 0.1)
-    assert (found.layerwise_lr_decay_mode, found.select) == ("paper", "last")
+    tuning = settings("cola", hidden_size=hidden_size)
+    assert (tuning.learning_rate, tuning.layerwise_lr_decay) == (learning_rate, decay)
+    assert (tuning.num_train_epochs, tuning.per_device_train_batch_size, tuning.max_length) == (3, 32, 128)
+    assert (tuning.warmup_steps, tuning.weight_decay, tuning.head, tuning.head_dropout) == (0.1, 0.0, "google", 0.1)
+    assert (tuning.layerwise_lr_decay_mode, tuning.select) == ("paper", "last")
     assert [settings(task).num_train_epochs for task in ("rte", "stsb", "mrpc", "mnli")] == [10, 10, 3, 3]
     paper = ("--config", str(CONFIGS / "glue" / "paper.yaml"))
     assert settings("rte", *paper) == settings("rte") and parse(*paper).options.num_seeds == 10
@@ -67,9 +69,9 @@ def test_without_options_it_is_table_7_of_the_paper(hidden_size, learning_rate, 
         ("lmtuners", {"learning_rate": 1e-4, "layerwise_lr_decay": 1.0, "head": "hf", "num_train_epochs": 5}),
     ],
 )  # fmt: skip
-def test_the_protocols_of_the_sources(name, expected):
-    found = vars(settings("rte", "--config", str(CONFIGS / "glue" / f"{name}.yaml")))
-    assert {option: found[option] for option in expected} == expected
+def test_configurations_have_the_protocols_of_their_sources(name, expected):
+    tuning = vars(settings("rte", "--config", str(CONFIGS / "glue" / f"{name}.yaml")))
+    assert {option: tuning[option] for option in expected} == expected
     args = parse("--config", str(CONFIGS / "glue" / f"{name}.yaml"))
     assert args.options.start_from_mnli == (["stsb", "rte"] if name == "lmtuners" else [])
     assert args.options.tasks == list(AVG_TASKS if name == "lmtuners" else GLUE_TASKS)
@@ -80,11 +82,11 @@ def test_flags_override_overrides_which_override_the_file():
     assert settings("rte", "--learning_rate", "1e-5").num_train_epochs == 10
     lmtuners = ("--config", str(CONFIGS / "glue" / "lmtuners.yaml"))
     assert settings("cola", *lmtuners).learning_rate == 2e-5
-    found = settings("cola", *lmtuners, "--learning_rate", "7e-5")
-    assert (found.learning_rate, found.num_train_epochs) == (7e-5, 10)
+    tuning = settings("cola", *lmtuners, "--learning_rate", "7e-5")
+    assert (tuning.learning_rate, tuning.num_train_epochs) == (7e-5, 10)
     overrides = json.dumps({"STS-B": {"learning_rate": 2e-5, "select": "best", "max_length": None}})
-    found = settings("stsb", "--task_overrides", overrides)
-    assert (found.learning_rate, found.select, found.num_train_epochs, found.max_length) == (2e-5, "best", 3, 128)
+    tuning = settings("stsb", "--task_overrides", overrides)
+    assert (tuning.learning_rate, tuning.select, tuning.num_train_epochs, tuning.max_length) == (2e-5, "best", 3, 128)
 
 
 def test_tasks_run_in_the_order_of_the_tables():
@@ -115,8 +117,7 @@ def test_bad_options_are_refused(words, message):
 
 # ---- runs
 
-OPTIONS = {"bf16": False, "learning_rate": 1e-2, "predict_test": "ensemble", "save_model": True}
-OPTIONS["head"] = "hf"
+OPTIONS = {"bf16": False, "learning_rate": 1e-2, "predict_test": "ensemble", "save_model": True, "head": "hf"}
 STARTED = {"tasks": list(GLUE_TASKS), "start_from_mnli": ["rte", "stsb"]}
 
 
@@ -132,29 +133,32 @@ def folder(tmp_path_factory, glue_tokenizer):
 
 @pytest.fixture
 def copy(folder, tmp_path):
+    """A copy of `folder`, which may be changed."""
     return shutil.copytree(folder, tmp_path / "copy")
 
 
 def results_of(folder):
+    """Return the results of the evaluation below a folder."""
     return read_results(folder / "output" / "run" / "results.jsonl")
 
 
 def predictions(folder, run, name="run"):
+    """Return the logits of a run by split."""
     return dict(np.load(folder / "output" / name / "predictions" / f"{run}.npz"))
 
 
 def test_a_whole_evaluation_has_every_task_and_seed(folder):
     results = results_of(folder)
-    assert [(r.task, r.seed) for r in results[:2]] == [("mnli", 42), ("mnli", 43)]  # others start from it
-    assert {(r.task, r.seed) for r in results} == {(t, s) for t in GLUE_TASKS for s in (42, 43)}
-    found = {r.task: r for r in results if r.seed == 42}
+    assert [(run.task, run.seed) for run in results[:2]] == [("mnli", 42), ("mnli", 43)]  # others start from it
+    assert {(run.task, run.seed) for run in results} == {(task, seed) for task in GLUE_TASKS for seed in (42, 43)}
+    by_task = {run.task: run for run in results if run.seed == 42}
     both = {"accuracy_matched", "accuracy_mismatched", "ece_matched", "ece_mismatched"}
-    assert set(found["mnli"].metrics) == {*both, "accuracy"}
+    assert set(by_task["mnli"].metrics) == {*both, "accuracy"}
     for name, task in KNOWN_TASKS.items():
         if name not in ("mnli", "demo"):
-            assert set(found[name].metrics) == {*task.metrics, *(() if task.is_regression else ["ece"])}
-    assert found["mrpc"].rows == {"train": 24, "dev": 12} and found["mrpc"].settings["learning_rate"] == 1e-2
-    assert [name for name in found if found[name].settings["double_unordered"]] == ["mrpc", "stsb"]
+            assert set(by_task[name].metrics) == {*task.metrics, *(() if task.is_regression else ["ece"])}
+    assert by_task["mrpc"].rows == {"train": 24, "dev": 12} and by_task["mrpc"].settings["learning_rate"] == 1e-2
+    assert [name for name in by_task if by_task[name].settings["double_unordered"]] == ["mrpc", "stsb"]
     report([str(folder / "output" / "run"), "--output", str(folder / "again")])
     assert (folder / "again" / "report.md").read_bytes() == (folder / "output" / "run" / "report.md").read_bytes()
     names = {path.name for path in (folder / "output" / "run").iterdir()}
@@ -169,11 +173,13 @@ def test_interrupted_and_started_again_it_ends_in_the_same_file(folder, copy, mo
     command = flags(copy, **OPTIONS, **{**STARTED, "tasks": ["cola", "rte", "stsb"]}, pretrain_path=folder / "encoder")
     append = Evaluation.add
 
-    def stop(self, found):
+    def stop(self, finished_run):
         if len(self.results) == 3:
-            assert "dev" in self.read_logits(found.task, found.seed)  # the line that ends a run comes last
+            assert "dev" in self.read_logits(
+                finished_run.task, finished_run.seed
+            )  # the line that ends a run comes last
             raise KeyboardInterrupt
-        append(self, found)
+        append(self, finished_run)
 
     monkeypatch.setattr(Evaluation, "add", stop)
     with raises(KeyboardInterrupt):
@@ -181,14 +187,16 @@ def test_interrupted_and_started_again_it_ends_in_the_same_file(folder, copy, mo
     assert len(results_of(copy)) == 3
     monkeypatch.setattr(Evaluation, "add", append)
     glue(command)
-    assert results_of(copy) == [r for r in results_of(folder) if r.task in ("mnli", "cola", "stsb", "rte")]
+    assert results_of(copy) == [run for run in results_of(folder) if run.task in ("mnli", "cola", "stsb", "rte")]
 
 
 def test_a_task_can_start_from_the_best_run_of_mnli(folder, copy):
     results = results_of(folder)
-    best = max((r for r in results if r.task == "mnli"), key=lambda r: (r.metrics["accuracy"], -r.seed)).seed
-    assert {r.start for r in results if r.task in ("rte", "stsb")} == {f"mnli-{best}"}
-    assert {r.start for r in results if r.task not in ("rte", "stsb")} == {"pretrained"}
+    best = max(
+        (run for run in results if run.task == "mnli"), key=lambda run: (run.metrics["accuracy"], -run.seed)
+    ).seed
+    assert {run.start for run in results if run.task in ("rte", "stsb")} == {f"mnli-{best}"}
+    assert {run.start for run in results if run.task not in ("rte", "stsb")} == {"pretrained"}
     glue(flags(copy, tasks=["rte"], experiment_name="plain", num_seeds=1, bf16=False, learning_rate=1e-2))
     assert np.abs(predictions(copy, "rte-42", "plain")["dev"] - predictions(folder, "rte-42")["dev"]).max() > 1e-3
 
@@ -221,7 +229,7 @@ def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder, monkeypat
         labels = {name: data.splits["dev"].rows.columns["labels"].tolist() for name, data in loaded.items()}
         assert sorted(set(labels["stsb"])) == [0, 0.5, 1]  # 0.0, 2.5 and 5.0 in the file
         assert labels["demo"] == [1]
-        return {name: len(found.train) for name, found in loaded.items()}
+        return {name: len(data.train) for name, data in loaded.items()}
 
     assert rows() == {"mrpc": 48, "stsb": 48, "rte": 24, "demo": 24}
     assert rows("--task_overrides", '{"mrpc": {"double_unordered": false}}')["mrpc"] == 24
@@ -231,19 +239,19 @@ def test_pairs_without_order_are_doubled_unless_a_task_says_no(folder, monkeypat
 def test_other_settings_and_data_are_not_mixed_in(copy, glue_tokenizer):
     before = contents(copy / "output" / "run")
 
-    def refused(message, **options):
+    def check_refused(message, **options):
         with raises(UserError, match=message):
             glue(flags(copy, **{**OPTIONS, **STARTED, **options}))
         assert contents(copy / "output" / "run") == before  # config.yaml, too
 
-    refused("learning_rate", learning_rate=1e-3)
-    refused("start is mnli, best .* pretrained", start_from_mnli=["stsb"])
-    refused("head is hf .* google", num_seeds=3, head="google", save_model=False)
+    check_refused("learning_rate", learning_rate=1e-3)
+    check_refused("start is mnli, best .* pretrained", start_from_mnli=["stsb"])
+    check_refused("head is hf .* google", num_seeds=3, head="google", save_model=False)
     train = copy / "glue" / "RTE" / "train.tsv"
     train.write_text(train.read_text().replace("\tentailment", "\tnot_entailment"))
-    refused(r"train_data is \w{12} .* \w{12}")
+    check_refused(r"train_data is \w{12} .* \w{12}")
     write_encoder(copy / "encoder", glue_tokenizer, seed=1)  # other weights under the same name
-    refused("encoder", tasks=["cola"], start_from_mnli=None)
+    check_refused("encoder", tasks=["cola"], start_from_mnli=None)
 
 
 def test_what_is_lost_is_made_again(copy):
@@ -251,16 +259,18 @@ def test_what_is_lost_is_made_again(copy):
     before = contents(run)
     (run / "models" / "cola").rename(run / "models" / ".cola.unfinished")
     shutil.rmtree(run / "encoders" / "mnli-42")
-    one = {"tasks": ["cola", "rte"], "start_from_mnli": ["rte"], "seed": 43, "num_seeds": 1}  # the best seed is 42
-    glue(flags(copy, **{**OPTIONS, **STARTED, **one}))
+    # The second seed alone, while the lost files are those of the best seed, 42.
+    second_seed = {"tasks": ["cola", "rte"], "start_from_mnli": ["rte"], "seed": 43, "num_seeds": 1}
+    glue(flags(copy, **{**OPTIONS, **STARTED, **second_seed}))
     after = contents(run)
-    assert {p for p in before if p.suffix in (".npz", ".jsonl", ".safetensors") and after.get(p) != before[p]} == set()
+    results = {path for path in before if path.suffix in (".npz", ".jsonl", ".safetensors")}
+    assert results and {path for path in results if after.get(path) != before[path]} == set()
 
 
 def test_saved_models_are_those_of_the_best_seeds(folder):
     for name, headline, columns in (("cola", "mcc", (3,)), ("stsb", "spearman", (2, 3))):
-        runs = [r for r in results_of(folder) if r.task == name]
-        best = min(runs, key=lambda r: (-(r.metrics[headline] or -2), r.seed)).seed
+        runs = [run for run in results_of(folder) if run.task == name]
+        best = min(runs, key=lambda run: (-(run.metrics[headline] or -2), run.seed)).seed
         model = folder / "output" / "run" / "models" / name
         assert read_json(model / "result.json")["seed"] == best
         lines = (folder / "glue" / KNOWN_TASKS[name].title / "dev.tsv").read_text().splitlines()[name != "cola" :]
@@ -272,8 +282,8 @@ def test_saved_models_are_those_of_the_best_seeds(folder):
         assert (opened.config.problem_type == "regression") == (name == "stsb")
         assert ("0, 5" in (model / "README.md").read_text()) == (name == "stsb")  # the scale of the scores
         if name == "cola":
-            said = pipeline("text-classification", model=str(model))(texts[0][0])[0]
-            assert said["label"] == KNOWN_TASKS[name].labels[expected[0].argmax()]
+            answer = pipeline("text-classification", model=str(model))(texts[0][0])[0]
+            assert answer["label"] == KNOWN_TASKS[name].labels[expected[0].argmax()]
 
 
 def test_the_same_command_again_repeats_nothing(folder, capsys):
@@ -285,10 +295,11 @@ def test_the_same_command_again_repeats_nothing(folder, capsys):
     assert "9 runs, 18 finished" in shown and contents(folder) == before
 
 
-def test_the_protocol_of_berts_left_to_right_network():
+def test_bert_ltr_has_the_protocol_of_berts_left_to_right_network():
     config = ("--config", str(CONFIGS / "glue" / "bert_ltr.yaml"))
-    found = settings("mnli", *config)
-    assert (found.left_to_right, found.head, found.learning_rate, found.layerwise_lr_decay) == (True, "hf", 3e-5, 1.0)
+    tuning = settings("mnli", *config)
+    assert (tuning.left_to_right, tuning.head, tuning.learning_rate) == (True, "hf", 3e-5)
+    assert tuning.layerwise_lr_decay == 1.0
     assert settings("mnli", *config, "--head", "bilstm").head == "bilstm"
     assert parse(*config).options.tasks == ["sst2", "mrpc", "mnli", "qnli"]
     overrides = json.dumps({"rte": {"left_to_right": True}})  # it is decided for the encoder, not for a task

@@ -16,6 +16,7 @@ PAIRS = (
 
 
 def random_pair(tokenizer):
+    """Return a discriminator and a generator with random weights."""
     config = ElectraConfig(
         vocab_size=len(tokenizer), embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
         intermediate_size=24, max_position_embeddings=24, pad_token_id=0, initializer_range=0.4,
@@ -25,6 +26,7 @@ def random_pair(tokenizer):
 
 
 def write_run(folder, tokenizer, **options):
+    """Write the folder of a run that was started with these options; return it."""
     folder.mkdir(parents=True)
     for network, name in zip(random_pair(tokenizer), ("discriminator", "generator"), strict=True):
         if name == "discriminator" and options.get("objective") == "electric":

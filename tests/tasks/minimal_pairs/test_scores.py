@@ -17,16 +17,18 @@ from tests.tasks.minimal_pairs.networks import PAIRS, random_pair
 TEXTS = [*(row[field] for row in PAIRS for field in ("sentence_good", "sentence_bad")), "seashore foxdog sea"]
 
 
-def slow_log_q(network, ids, words, position, need, mask):
+def slow_log_q(network, ids, words, position, masked_part, mask):
+    """Return the log-probability of one token where it is masked, alone or with the later tokens of its word."""
     shown = torch.tensor([ids])
     for other, word in enumerate(words):
-        if other == position or (need == "word" and word == words[position] and other > position):
+        if other == position or (masked_part == "word" and word == words[position] and other > position):
             shown[0, other] = mask
     with torch.no_grad():
         return network(input_ids=shown).logits[0, position].double().log_softmax(0)[ids[position]].item()
 
 
 def slow_scores(discriminator, generator, text, tokenizer, share):
+    """Return all scores of a sentence from networks that read one sentence at a time."""
     encoded = tokenizer(text)
     ids = encoded["input_ids"]
     words = encoded.word_ids()
@@ -35,11 +37,11 @@ def slow_scores(discriminator, generator, text, tokenizer, share):
         replaced = discriminator(input_ids=torch.tensor([ids])).logits[0].double().sigmoid()
         log_p = generator(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(1)
     for position in range(1, len(ids) - 1):  # without [CLS] and [SEP]
-        d = replaced[position].item()
-        scores["electric"] += np.log((1 - d) / d)  # minus the logit
-        scores["discriminator"] += np.log(1 - d)
-        q = np.exp(slow_log_q(generator, ids, words, position, "masked", tokenizer.mask_token_id))
-        odds = (1 - d) / d * share * q / (1 - share + share * q)
+        replaced_probability = replaced[position].item()
+        scores["electric"] += np.log((1 - replaced_probability) / replaced_probability)  # minus the logit
+        scores["discriminator"] += np.log(1 - replaced_probability)
+        sampled = np.exp(slow_log_q(generator, ids, words, position, "masked", tokenizer.mask_token_id))
+        odds = (1 - replaced_probability) / replaced_probability * share * sampled / (1 - share + share * sampled)
         scores["corrected"] += np.log(odds / (1 + odds))
         scores["pll"] += slow_log_q(generator, ids, words, position, "word", tokenizer.mask_token_id)
         scores["causal"] += log_p[position, ids[position]].item()
@@ -53,10 +55,10 @@ def test_every_score_is_that_of_a_loop_whatever_the_batch(wordpiece_tokenizer, b
     assert len({len(group.ids[0]) for group in groups}) == len(groups) > 1
     assert sum(len(group.ids) for group in groups) == len(set(map(str.lower, TEXTS)))
     scorer = Scorer(discriminator, generator, wordpiece_tokenizer.mask_token_id, batch_size, 0.25)
-    found = scorer.scores(groups, PAIR_SCORES)
+    scores = scorer.scores(groups, PAIR_SCORES)
     for row, text in enumerate(TEXTS):
         expected = slow_scores(discriminator, generator, text, wordpiece_tokenizer, 0.25)
-        assert {name: values[row] for name, values in found.items()} == approx(expected, abs=1e-5)
+        assert {name: values[row] for name, values in scores.items()} == approx(expected, abs=1e-5)
 
 
 def test_hand_set_networks_give_hand_computed_scores(wordpiece_tokenizer):
@@ -69,15 +71,15 @@ def test_hand_set_networks_give_hand_computed_scores(wordpiece_tokenizer):
         discriminator.discriminator_predictions.dense_prediction.weight.zero_()
         discriminator.discriminator_predictions.dense_prediction.bias.fill_(np.log(1 / 3))  # D = 0.25
     scorer = Scorer(discriminator, generator, wordpiece_tokenizer.mask_token_id, 4, 0.5)
-    found = scorer.scores(encode_sentences(["dog dog", "dog f", "f dog"], wordpiece_tokenizer), PAIR_SCORES)
-    assert found["discriminator"] == approx(2 * np.log([0.75] * 3))
-    assert found["pll"] == approx([np.log(0.81), np.log(0.09), np.log(0.09)])
-    odds = np.array([3 * 0.5 * q / (0.5 + 0.5 * q) for q in (0.9, 0.1)])
+    scores = scorer.scores(encode_sentences(["dog dog", "dog f", "f dog"], wordpiece_tokenizer), PAIR_SCORES)
+    assert scores["discriminator"] == approx(2 * np.log([0.75] * 3))
+    assert scores["pll"] == approx([np.log(0.81), np.log(0.09), np.log(0.09)])
+    odds = np.array([3 * 0.5 * probability / (0.5 + 0.5 * probability) for probability in (0.9, 0.1)])
     by_token = np.log(odds / (1 + odds))
-    assert found["corrected"] == approx([2 * by_token[0], by_token.sum(), by_token.sum()])
+    assert scores["corrected"] == approx([2 * by_token[0], by_token.sum(), by_token.sum()])
     scorer.temperature = 0.5  # samples of .81 / .82 and .01 / .82; the language model's own score stays
     sampled = scorer.scores(encode_sentences(["dog", "f"], wordpiece_tokenizer), ["corrected", "pll"])
-    odds = np.array([3 * 0.5 * q / (0.5 + 0.5 * q) for q in (0.81 / 0.82, 0.01 / 0.82)])
+    odds = np.array([3 * 0.5 * probability / (0.5 + 0.5 * probability) for probability in (0.81 / 0.82, 0.01 / 0.82)])
     assert sampled["corrected"] == approx(np.log(odds / (1 + odds)))
     assert sampled["pll"] == approx(np.log([0.9, 0.1]))
 
@@ -100,18 +102,18 @@ def test_the_correction_recovers_the_data(wordpiece_tokenizer):
 
 
 @parametrize("model_type", ["distilbert", "modernbert", "roberta", "deberta-v2"])
-def test_masked_language_models_of_other_types(wordpiece_tokenizer, model_type):
+def test_masked_language_models_of_other_types_have_the_score_of_a_loop(wordpiece_tokenizer, model_type):
     torch.manual_seed(1)
     network = AutoModelForMaskedLM.from_config(tiny_configs(len(wordpiece_tokenizer))[model_type]).eval()
     scorer = Scorer(None, network, wordpiece_tokenizer.mask_token_id, 3)
-    found = scorer.scores(encode_sentences(TEXTS, wordpiece_tokenizer), ["pll"])["pll"]
+    scores = scorer.scores(encode_sentences(TEXTS, wordpiece_tokenizer), ["pll"])["pll"]
     for row, text in enumerate(TEXTS):
         encoded = wordpiece_tokenizer(text)
         ids = encoded["input_ids"]
         words = encoded.word_ids()
         mask = wordpiece_tokenizer.mask_token_id
         expected = sum(slow_log_q(network, ids, words, at, "word", mask) for at in range(1, len(ids) - 1))
-        assert found[row] == approx(expected, abs=1e-5)
+        assert scores[row] == approx(expected, abs=1e-5)
 
 
 def test_a_diverged_network_is_refused(wordpiece_tokenizer):

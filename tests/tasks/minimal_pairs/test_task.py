@@ -28,6 +28,7 @@ pytestmark = pytest.mark.slow
 
 
 def write_pairs(path, *rows):
+    """Write rows, by default `PAIRS`, as JSON lines; return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows or PAIRS), encoding="utf-8")
     return path
@@ -48,31 +49,33 @@ def test_rows_become_pairs_with_paradigm_and_phenomenon(tmp_path):
     assert (pairs[1].good, pairs[1].bad) == ("the dog sells sea shells", "dog the sells sea shells")
 
 
-def test_accuracies_and_standard_errors(tmp_path):
-    pairs = load_pairs(str(write_pairs(tmp_path / "a.jsonl", *(PAIRS[i] for i in (0, 0, 0, 0, 1, 2, 3, 3)))))
-    found = summarize(pairs, np.array([1, 1, 1, 0, 0.5, 1, 0, 0]))
-    assert found["paradigms"]["agreement"] == {
+def test_accuracies_and_standard_errors_are_those_worked_out_by_hand(tmp_path):
+    pairs = load_pairs(str(write_pairs(tmp_path / "a.jsonl", *(PAIRS[number] for number in (0, 0, 0, 0, 1, 2, 3, 3)))))
+    accuracies = summarize(pairs, np.array([1, 1, 1, 0, 0.5, 1, 0, 0]))
+    assert accuracies["paradigms"]["agreement"] == {
         "accuracy": 0.75,
         "standard_error": math.sqrt(0.75 * 0.25 / 4),
         "pairs": 4,
     }
-    assert found["paradigms"]["order"]["standard_error"] == approx(0.25 / math.sqrt(2))  # a tie is one half
-    assert found["phenomena"]["morphology"] == {
+    assert accuracies["paradigms"]["order"]["standard_error"] == approx(0.25 / math.sqrt(2))  # a tie is one half
+    assert accuracies["phenomena"]["morphology"] == {
         "accuracy": 0.375, "standard_error": approx(math.sqrt(0.75 * 0.25 / 4) / 2), "pairs": 6, "paradigms": 2,
     }  # fmt: skip
-    assert found["overall"]["accuracy"] == approx((0.75 + 0.75 + 0) / 3)
+    assert accuracies["overall"]["accuracy"] == approx((0.75 + 0.75 + 0) / 3)
     expected = math.sqrt(0.75 * 0.25 / 4 + 0.25**2 / 2) / 3
-    assert found["overall"]["standard_error"] == approx(expected)
+    assert accuracies["overall"]["standard_error"] == approx(expected)
 
 
 def test_a_margin_is_over_the_best_baseline_on_the_same_pairs():
     pairs = [Pair("a", "b", "p", "f", "") for _ in range(8)]
     good = np.array([1, 1, 1, 1, 1, 1, 1, 0])
     bad = np.array([0, 0, 0, 0, 0, 1, 1, 1])
-    found = margin(pairs, good, {"fewer tokens": np.array([1, 1, 1, 1, 1, 0.5, 0, 0]), "token frequencies": bad})
-    assert found["baseline"] == "fewer tokens"
-    assert found["difference"] == approx(7 / 8 - 5.5 / 8)
-    assert found["standard_error"] == approx(np.std([0, 0, 0, 0, 0, 0.5, 1, 0]) / math.sqrt(8))
+    token_margin = margin(
+        pairs, good, {"fewer tokens": np.array([1, 1, 1, 1, 1, 0.5, 0, 0]), "token frequencies": bad}
+    )
+    assert token_margin["baseline"] == "fewer tokens"
+    assert token_margin["difference"] == approx(7 / 8 - 5.5 / 8)
+    assert token_margin["standard_error"] == approx(np.std([0, 0, 0, 0, 0, 0.5, 1, 0]) / math.sqrt(8))
     assert margin(pairs, good, {"token frequencies": bad})["baseline"] == "guessing"
     paradigms = [Pair("a", "b", "pq"[number // 4], "f", "") for number in range(8)]  # all of one, three of the other
     spread = margin(paradigms, good, {"token frequencies": bad})["standard_error"]
@@ -104,7 +107,7 @@ def test_ties_are_right_every_second_time_in_predictions(tmp_path):
     write_predictions(tmp_path, pairs, {"pll": scores})
     rows = read_json(tmp_path / "predictions_pll.json")["p"]["predictions"]
     assert [row["pred"] for row in rows] == ["bad", "good", "good", "bad", "bad"]
-    assert [row["id"] for row in rows] == [f"p_{n}" for n in range(5)]
+    assert [row["id"] for row in rows] == [f"p_{number}" for number in range(5)]
 
 
 def test_only_whole_data_sets_have_scores_for_the_hub():
@@ -151,12 +154,12 @@ def test_folders_of_one_name_are_columns_of_their_own(tmp_path):
 
 def test_a_page_begins_with_the_verdict_and_repeats_no_table(tmp_path):
     pairs = [Pair("a", "b", name, name, "") for name in ("one", "other") for _ in range(25)]
-    found = summarize(pairs, np.ones(50))
-    known = {"fewer tokens": np.full(50, 0.5)}
+    accuracies = summarize(pairs, np.ones(50))
+    baseline_scores = {"fewer tokens": np.full(50, 0.5)}
     results = {
-        "scores": {"pll": found}, "per_token": {"pll": found}, "unequal_share": 0.0,
-        "baselines": {name: summarize(pairs, values) for name, values in known.items()},
-        "margins": {"pll": margin(pairs, np.ones(50), known)},
+        "scores": {"pll": accuracies}, "per_token": {"pll": accuracies}, "unequal_share": 0.0,
+        "baselines": {name: summarize(pairs, values) for name, values in baseline_scores.items()},
+        "margins": {"pll": margin(pairs, np.ones(50), baseline_scores)},
     }  # fmt: skip
     (tmp_path / "minimal_pairs.json").write_text(json.dumps(results))
     (tmp_path / "config.yaml").write_text("pretrain_path: mine\ndata: blimp/data\n")
@@ -166,7 +169,7 @@ def test_a_page_begins_with_the_verdict_and_repeats_no_table(tmp_path):
     headings = [block.text for block in blocks if isinstance(block, Heading)]
     assert headings == ["By phenomenon"]  # each paradigm is its phenomenon
     assert isinstance(blocks[-1], Fold) and "--data blimp/data" in str(blocks[-1].blocks)
-    rows = phenomenon_dots({"pll": found, "fewer tokens": results["baselines"]["fewer tokens"]}).rows
+    rows = phenomenon_dots({"pll": accuracies, "fewer tokens": results["baselines"]["fewer tokens"]}).rows
     assert [*rows] == ["one", "other", "overall"]
     for row in rows.values():
         assert {name: dot.score for name, (dot,) in row.items()} == {"pll": approx(100), "fewer tokens": approx(50)}
@@ -182,20 +185,20 @@ RUBLIMP = [
 ]  # fmt: skip
 
 
-def test_pairs_of_other_languages(tmp_path):
+def test_pairs_of_other_languages_are_read_with_their_paradigms(tmp_path):
     pairs = load_pairs(str(write_pairs(tmp_path / "fin.jsonl", *MULTIBLIMP)))
     assert [(pair.good, pair.bad) for pair in pairs] == [tuple(row.values())[:2] for row in MULTIBLIMP]
     assert [(pair.paradigm, pair.phenomenon) for pair in pairs] == [("SV-#", "SV-#"), ("SV-P", "SV-P")]
     write_pairs(tmp_path / "russian.jsonl", *RUBLIMP)
     *_, pair = load_pairs(str(tmp_path))  # of the folder
     assert (pair.bad, pair.paradigm, pair.phenomenon) == ("Никто верил не.", "negative_concord", "Negation")
-    own = write_pairs(tmp_path / "own.jsonl", {"a": "x", "b": "y", "sen": "z"})
-    assert load_pairs(str(own), columns=["b", "a"])[0][:4] == ("y", "x", "own", "own")
+    own_columns = write_pairs(tmp_path / "own.jsonl", {"a": "x", "b": "y", "sen": "z"})
+    assert load_pairs(str(own_columns), columns=["b", "a"])[0][:4] == ("y", "x", "own", "own")
     named = {"sentence_good": "x", "sentence_bad": "y", "paradigm": "number", "phenomenon": "agreement"}
-    assert load_pairs(str(write_pairs(own, named)))[0][2:4] == ("number", "agreement")
+    assert load_pairs(str(write_pairs(own_columns, named)))[0][2:4] == ("number", "agreement")
 
 
-def test_one_configuration_of_a_data_set(tmp_path):
+def test_one_configuration_of_a_data_set_can_be_read(tmp_path):
     for language in ("fin", "tur"):
         write_pairs(tmp_path / "multiblimp" / language / "data.jsonl", {**MULTIBLIMP[0], "sen": language})
     files = [{"config_name": name, "data_files": f"{name}/data.jsonl"} for name in ("fin", "tur")]
@@ -216,6 +219,7 @@ def world(tmp_path, wordpiece_tokenizer, monkeypatch):
 
 
 def flags(path, *more):
+    """Return the command line of an evaluation of pairs.jsonl."""
     return ["--pretrain_path", path, "--data", "pairs.jsonl", "--use_cpu", *more]
 
 
@@ -223,17 +227,17 @@ def test_the_command_scores_what_the_path_allows(world, capsys):
     main(flags("run"))
     assert "overall" in capsys.readouterr().out
     written = read_json(world / "output/blimp_run/minimal_pairs.json")
-    for name, found in written["scores"].items():  # what BabyLM's scorer finds in the predictions
+    for name, accuracies in written["scores"].items():  # what BabyLM's scorer finds in the predictions
         predictions = read_json(world / f"output/blimp_run/predictions_{name}.json")
         right = {row["UID"]: [] for row in PAIRS}
         for row in PAIRS:
             uid = row["UID"]
             rows = predictions[uid]["predictions"]
-            one = rows[len(right[uid])]
-            assert one["id"] == f"{uid}_{len(right[uid])}"
-            right[uid].append(one["pred"] == row["sentence_good"])
+            prediction = rows[len(right[uid])]
+            assert prediction["id"] == f"{uid}_{len(right[uid])}"
+            right[uid].append(prediction["pred"] == row["sentence_good"])
         for uid, values in right.items():
-            assert abs(np.mean(values) - found["paradigms"][uid]["accuracy"]) <= 0.5 / len(values)
+            assert abs(np.mean(values) - accuracies["paradigms"][uid]["accuracy"]) <= 0.5 / len(values)
     assert list(written["scores"]) == ["discriminator", "corrected", "pll"]
     assert written["replaced_share"] == approx(0.25 * 0.85)
     assert written["scores"]["pll"]["paradigms"]["case"]["accuracy"] == 0.5
@@ -302,7 +306,7 @@ def test_baselines_and_scores_per_token_stand_beside_the_sums(world):
     main(flags("run"))
     written = read_json(world / "output/blimp_run/minimal_pairs.json")
     baselines = {
-        name: {paradigm: found["accuracy"] for paradigm, found in results["paradigms"].items()}
+        name: {paradigm: accuracies["accuracy"] for paradigm, accuracies in results["paradigms"].items()}
         for name, results in written["baselines"].items()
     }
     assert baselines == {
@@ -339,20 +343,20 @@ def test_every_pair_is_written_with_its_scores_in_letters(world):
     (pair,) = map(json.loads, (folder / "pair_scores.jsonl").read_text().splitlines())
     assert (pair["sentence_good"], pair["UID"]) == ("the dog єдино", "один")
     written = (folder / "minimal_pairs.json").read_text()
-    for name, found in json.loads(written)["scores"].items():
+    for name, accuracies in json.loads(written)["scores"].items():
         good, bad = pair["scores"][name]
-        assert found["overall"]["accuracy"] == float(good > bad)
+        assert accuracies["overall"]["accuracy"] == float(good > bad)
     assert "єдино" in (folder / "pair_scores.jsonl").read_text()
 
 
 def test_electrics_and_causal_networks_have_their_own_scores(world, wordpiece_tokenizer, capsys):
-    for objective, path, own in (
+    for objective, path, scores in (
         ("electric", "electric", ["electric", "pll"]),
         ("causal", "causal/generator", ["causal"]),
     ):
         write_run(world / objective, wordpiece_tokenizer, objective=objective)
         main(flags(path, "--experiment_name", objective))
-        assert list(read_json(world / "output" / objective / "minimal_pairs.json")["scores"]) == own
+        assert list(read_json(world / "output" / objective / "minimal_pairs.json")["scores"]) == scores
     for path, score in (("electric", "discriminator"), ("electric", "corrected"), ("run", "electric")):
         assert "Electric" in refused_command(main, flags(path, "--score", score), capsys)
 
@@ -392,7 +396,7 @@ def test_wrong_pairs_are_refused(world, content, message, capsys):
         (flags("run", "--data", "nothing/here.jsonl"), "nothing/here.jsonl"),
         (flags("run", "--max_pairs", "0"), "--max_pairs 0"),
         (flags("run", "--columns", "sen"), "--columns"),
-        (flags("run", "--output_dir", ".", "--experiment_name", "run"), "run"),
+        (flags("run", "--output_dir", ".", "--experiment_name", "run"), "run holds other files"),
     ],
 )
 def test_wrong_commands_are_refused(world, argv, message, wordpiece_tokenizer, capsys):

@@ -30,8 +30,8 @@ GENERAL = {"question": "Q?", "choices": ["a", "b", "c"], "label": 2}
     ],
 )
 def test_a_row_becomes_a_question(row, expected):
-    found = parse_question(row, "f line 1")
-    assert (found.first, found.seconds, found.choices, found.answer) == expected
+    question = parse_question(row, "f line 1")
+    assert (question.first, question.seconds, question.choices, question.answer) == expected
 
 
 @parametrize(
@@ -59,11 +59,13 @@ def test_a_row_that_is_no_question_is_refused(row, named):
 
 
 def write(path, rows):
+    """Write rows as JSON lines; return the path."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
 
 
 def load(**options):
+    """Return the questions by split that a command with these options reads."""
     return load_choice_splits(MultipleChoiceArguments(**options))
 
 
@@ -78,15 +80,15 @@ def test_other_forms_are_counted_and_refused_with_the_page(tmp_path):
 def test_questions_without_a_label_are_at_most_predicted(tmp_path, caplog):
     rows = [{**GENERAL, "label": label} for label in (0, -1, 1, "", None, 2)]
     path = write(tmp_path / "a.jsonl", rows)
-    found = load(train_file=path, validation_file=path, test_file=path, no_label=["-1"])
-    answers = {split: [question.answer for question in questions] for split, questions in found.items()}
+    splits = load(train_file=path, validation_file=path, test_file=path, no_label=["-1"])
+    answers = {split: [question.answer for question in questions] for split, questions in splits.items()}
     assert answers == {"train": [0, 1, 2], "dev": [0, 1, 2], "test": [0, 1, 2], "test_unlabelled": [None] * 3}
     counted = {record.getMessage() for record in caplog.records if "3 of 6 rows" in record.getMessage()}
     assert len(counted) == 3
     assert "2 of 2 rows" in refused(lambda: load(train_file=write(tmp_path / "b.jsonl", rows[3:5])))
     hidden = write(tmp_path / "c.jsonl", rows[3:5])
-    found = load(train_file=path, validation_file=path, test_file=hidden, no_label=["-1"])
-    assert [question.answer for question in found["test"]] == [None] * 2
+    splits = load(train_file=path, validation_file=path, test_file=hidden, no_label=["-1"])
+    assert [question.answer for question in splits["test"]] == [None] * 2
     message = refused(lambda: load(train_file=path))
     assert "a.jsonl:2" in message and "1 of 6 rows" in message and "--no_label" in message
 
@@ -102,8 +104,8 @@ def test_hidden_labels_of_a_data_set_are_none(tmp_path):
     datasets.DatasetDict(train=table.select([0, 1]), validation=table, test=table.select([2])).save_to_disk(
         tmp_path / "d"
     )
-    found = load(dataset_name=str(tmp_path / "d"))
-    assert {split: [q.answer for q in questions] for split, questions in found.items()} == {
+    splits = load(dataset_name=str(tmp_path / "d"))
+    assert {split: [question.answer for question in questions] for split, questions in splits.items()} == {
         "train": [1, 0], "dev": [1, 0], "test": [None],
     }  # fmt: skip
 
@@ -124,11 +126,11 @@ def test_labels_that_count_from_one_are_refused(tmp_path, caplog):
         with open(path, "w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["question", "choices", "label"])
-            writer.writerows([f"Q{n}?", '["a", "b", "c", "d"]', first + n % 3] for n in range(30))
+            writer.writerows([f"Q{number}?", '["a", "b", "c", "d"]', first + number % 3] for number in range(30))
         return load(train_file=str(path))
 
-    found = read(0)
+    splits = read(0)
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
-    assert [len(found[split]) for split in ("train", "dev")] == [27, 3]  # without a development set
-    assert not {question.first for question in found["dev"]} & {question.first for question in found["train"]}
+    assert [len(splits[split]) for split in ("train", "dev")] == [27, 3]  # without a development set
+    assert not {question.first for question in splits["dev"]} & {question.first for question in splits["train"]}
     assert "0 to 3" in refused(lambda: read(2))

@@ -20,7 +20,7 @@ def test_padding_is_no_answer_however_low_the_logits_are():
     assert choose_endings(LOGITS, QUESTIONS).tolist() == [1, 2]
 
 
-def test_one_of_two_answers_is_right():
+def test_scores_of_choices_are_those_worked_out_by_hand():
     # The wrong answer has the probability 1, the right one 2 / (1 + 1 + 2): each is alone in its bin.
     assert score_questions(LOGITS, QUESTIONS).tolist() == [0, 1]
     assert score_choices(LOGITS, QUESTIONS) == {"accuracy": 0.5, "ece": approx((1.0 + 0.5) / 2)}

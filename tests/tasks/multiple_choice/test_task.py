@@ -10,11 +10,13 @@ from tests.finetuning.encoders import tiny_electra
 
 
 def question(first, choices, answer):
+    """Return a question with a text and its choices."""
     return ChoiceQuestion("f line 1", first, choices, choices, answer)
 
 
 @pytest.fixture
 def rows(framed_tokenizer):
+    """Questions of two and of three choices."""
     return encode_choices(
         [question("11", ["12", "13 14 15"], 1), question("16", ["17", "18", "19"], 2)], framed_tokenizer, 16
     )
@@ -22,6 +24,7 @@ def rows(framed_tokenizer):
 
 @pytest.fixture
 def model():
+    """A scorer of choices with random weights."""
     torch.manual_seed(0)
     return ChoiceScorer(tiny_electra(), "google", 0.0).eval()
 

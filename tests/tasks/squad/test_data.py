@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import logging
+from operator import attrgetter
 
 import datasets
 from datasets import ClassLabel
@@ -18,11 +19,13 @@ from tests.tasks.squad.files import read_questions
 
 
 def question(name, *answers, **extra):
+    """Return a question of a file with its answers, as pairs of text and start."""
     listed = [{"text": text, "answer_start": start} for text, start in answers]
     return {"id": name, "question": f"{name}?", "answers": listed, **extra}
 
 
 def write(path, *paragraphs):
+    """Write a file of SQuAD from pairs of a paragraph and its questions; return the path."""
     data = [{"title": "t", "paragraphs": [{"context": context, "qas": qas}]} for context, qas in paragraphs]
     path.write_text(json.dumps({"version": "1.1", "data": data}, ensure_ascii=False), encoding="utf-8")
     return path
@@ -36,7 +39,7 @@ def test_questions_keep_their_paragraph_and_all_their_answers(tmp_path):
     )
     data = read_questions(path)
     assert data.paragraphs == ["Über Köln.", "Rome."] and not data.is_version_2 and len(data) == 3
-    assert [(q.id, q.text, q.paragraph, q.answers, q.start) for q in data.questions] == [
+    assert [(asked.id, asked.text, asked.paragraph, asked.answers, asked.start) for asked in data.questions] == [
         ("a", "a?", 0, ("Köln", "Über Köln"), 5), ("b", "b?", 0, ("Über",), 0), ("c", "c?", 1, ("Rome",), 0),
     ]  # fmt: skip
     assert data.references == {"a": ("Köln", "Über Köln"), "b": ("Über",), "c": ("Rome",)}
@@ -49,7 +52,7 @@ def test_version_2_has_questions_without_an_answer(tmp_path):
         assert read_questions(write(tmp_path / "q.json", ("Rome.", asked))).is_version_2
     impossible = question("d", ("Rome", 0), is_impossible=True)
     data = read_questions(write(tmp_path / "q.json", ("Rome.", [possible, without, impossible])))
-    assert [(q.answers, q.start) for q in data.questions] == [(("Rome",), 0), ((), None), ((), None)]
+    assert [(entry.answers, entry.start) for entry in data.questions] == [(("Rome",), 0), ((), None), ((), None)]
 
 
 @parametrize(("answer", "start"), [("Rome", 0), ("Rome", -5), ("Rome", 99), (" ", 2), ("", 0), ("rome", 3)])
@@ -109,10 +112,12 @@ def test_rows_of_a_data_set_are_read_from_files(tmp_path, name):
     else:
         content = "".join(json.dumps(row) + "\n" for row in rows).encode()
         path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    found = load_questions(SquadArguments(train_file=str(path), validation_file=str(path)))
+    splits = load_questions(SquadArguments(train_file=str(path), validation_file=str(path)))
     for split in ("train", "dev"):
-        assert found[split].is_version_2 and found[split].paragraphs == ["In Rome."]
-        assert [(q.id, q.answers, q.start) for q in found[split].questions] == [("a", ("Rome",), 3), ("7", (), None)]
+        assert splits[split].is_version_2 and splits[split].paragraphs == ["In Rome."]
+        first, second = splits[split].questions
+        assert (first.id, first.answers, first.start) == ("a", ("Rome",), 3)
+        assert (second.id, second.answers, second.start) == ("7", (), None)
 
 
 @parametrize(
@@ -159,32 +164,39 @@ def test_other_rows_are_refused_with_the_form_and_the_page(tmp_path, row):
 
 def test_truth_is_not_what_is_not_empty(tmp_path):
     path = tmp_path / "a.jsonl"
-    rows = [{**ROWS[0], "id": str(n), "is_impossible": value} for n, value in enumerate(("false", "True", 0, 1, None))]
+    rows = [
+        {**ROWS[0], "id": str(number), "is_impossible": value}
+        for number, value in enumerate(("false", "True", 0, 1, None))
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert [len(q.answers) for q in read_questions(path).questions] == [1, 0, 1, 0, 1]
+    assert [len(entry.answers) for entry in read_questions(path).questions] == [1, 0, 1, 0, 1]
 
 
 def test_a_data_set_gives_what_the_file_gives(tmp_path):
     rows = [("a", "In Rome.", ["Rome"]), ("b", "Pisa.", []), ("c", "In Rome.", ["In", "In Rome"])]
-    answers = [{"text": texts, "answer_start": [context.find(a) for a in texts]} for _, context, texts in rows]
+    answers = [
+        {"text": texts, "answer_start": [context.find(answer) for answer in texts]} for _, context, texts in rows
+    ]
     names, contexts, _ = map(list, zip(*rows, strict=True))
     columns = {"id": names, "context": contexts, "question": [f"{name}?" for name in names], "answers": answers}
     table = datasets.Dataset.from_dict(columns)
     datasets.DatasetDict(train=table, validation=table.select([0])).save_to_disk(tmp_path / "saved")
-    found = load_questions(SquadArguments(dataset_name=str(tmp_path / "saved")))
+    splits = load_questions(SquadArguments(dataset_name=str(tmp_path / "saved")))
     asked = [question("a", ("Rome", 3)), question("c", ("In", 0), ("In Rome", 0))]
     expected = read_questions(write(tmp_path / "q.json", ("In Rome.", asked), ("Pisa.", [question("b")])))
-    assert found["train"].paragraphs == expected.paragraphs and found["train"].is_version_2
-    assert sorted(found["train"].questions, key=lambda q: q.id) == sorted(expected.questions, key=lambda q: q.id)
-    assert len(found["dev"]) == 1 and not found["dev"].is_version_2
+    assert splits["train"].paragraphs == expected.paragraphs and splits["train"].is_version_2
+    by_id = attrgetter("id")
+    assert sorted(splits["train"].questions, key=by_id) == sorted(expected.questions, key=by_id)
+    assert len(splits["dev"]) == 1 and not splits["dev"].is_version_2
     classes = ClassLabel(names=["no", "yes"])
     with_classes = table.add_column("is_impossible", [0, 1, 0]).cast_column("is_impossible", classes)
     datasets.DatasetDict(train=with_classes, validation=table).save_to_disk(tmp_path / "classes")
     with_classes = load_questions(SquadArguments(dataset_name=str(tmp_path / "classes")))
-    assert with_classes["train"].questions == found["train"].questions
+    assert with_classes["train"].questions == splits["train"].questions
 
 
 def load_files(train, dev):
+    """Return the questions by split of training files and a development file."""
     return load_questions(SquadArguments(train_file=[*map(str, train)], validation_file=str(dev)))
 
 
@@ -194,7 +206,7 @@ def test_several_training_files_are_one_split(tmp_path):
     splits = load_files([first, other], other)
     train = splits["train"]
     assert train.paragraphs == ["In Rome.", "Pisa.", "At Köln."] and train.is_version_2 and len(train) == 4
-    assert [(q.id, q.paragraph, q.answers) for q in train.questions] == [
+    assert [(entry.id, entry.paragraph, entry.answers) for entry in train.questions] == [
         ("a", 0, ("Rome",)), ("b", 1, ()), ("a", 2, ("Köln",)), ("c", 2, ("At",)),
     ]  # fmt: skip
     assert len(splits["dev"]) == 2 and not splits["dev"].is_version_2
@@ -247,7 +259,7 @@ def test_held_out_questions_are_of_whole_articles_or_paragraphs(tmp_path, articl
             "paragraphs": [
                 {
                     "context": f"Rome {article} {part}.",
-                    "qas": [question(f"{article}-{part}-{n}", ("Rome", 0)) for n in "ab"],
+                    "qas": [question(f"{article}-{part}-{letter}", ("Rome", 0)) for letter in "ab"],
                 }
                 for part in range(60 // articles)
             ],

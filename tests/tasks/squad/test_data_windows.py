@@ -21,22 +21,27 @@ NUMBERS = " ".join(map(str, range(100, 120)))
 
 
 def encode(tokenizer, *asked, room=20, **options):
-    """Questions (text, paragraph, first answer or None), with `room` for the paragraph after one of two tokens."""
-    found = []
-    for i, (text, paragraph, answer) in enumerate(asked):
+    """Return windows of questions: text, paragraph, first answer or None.
+
+    `room` is the number of tokens for the paragraph behind a question of two tokens.
+    """
+    questions = []
+    for number, (text, paragraph, answer) in enumerate(asked):
         answers, start = ((answer,), paragraph.find(answer)) if answer else ((), None)
-        found.append(SquadQuestion(str(i), text, i, answers, 50 if start == -1 else start))
-    data = Questions([paragraph for _, paragraph, _ in asked], found, is_version_2=True, source="test")
+        questions.append(SquadQuestion(str(number), text, number, answers, 50 if start == -1 else start))
+    data = Questions([paragraph for _, paragraph, _ in asked], questions, is_version_2=True, source="test")
     is_training = options.pop("is_training", True)
     settings = {"max_length": room + 5, "max_query_length": 64, "doc_stride": 128, **options}
     return encode_questions(data, tokenizer, settings, is_training=is_training)
 
 
 def ids(windows):
+    """Return the token ids of each window."""
     return [window["input_ids"].tolist() for window in windows]
 
 
 def labels(windows):
+    """Return start, end and whether there is no answer, of each window."""
     return [window["labels"].tolist() for window in windows]
 
 
@@ -116,7 +121,7 @@ def test_a_batch_has_the_places_of_paragraphs_and_true_starts(framed_tokenizer):
 
 
 def answer_span(tokenizer, paragraph, answer):
-    """The characters that the tokens of an answer's labels stand for."""
+    """Return the characters that the tokens of an answer's labels stand for."""
     encoded = encode(tokenizer, ("x", paragraph, answer), room=200)
     start, end, _ = encoded[0]["labels"] - encoded.context[0, 0]
     return paragraph[encoded.offsets[0][start, 0] : encoded.offsets[0][end, 1]]

@@ -23,15 +23,18 @@ assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
 HEADS = ("joint", "hf", "bilstm")
 LENGTH = 9
 CONTEXT = torch.tensor([[4, 8], [3, 5]])
-"""Of rows of nine and six tokens."""
+"""First token of the paragraph, and the one behind its last, in rows of nine and six tokens."""
 ALLOWED = [0, 4, 5, 6, 7], [0, 3, 4]
+"""Tokens of these rows at which an answer may start or end: [CLS], for no answer, and the paragraph."""
 
 
 def make_batch(length=LENGTH):
+    """Return two questions with paragraphs at `CONTEXT`."""
     return {**make_texts(length, lengths=(9, 6)), "context": CONTEXT}
 
 
 def make_model(head, *, has_classifier=True, beam_size=3):
+    """Return a model in evaluation, with weights of the head that are not small, but for an LSTM."""
     torch.manual_seed(2)
     model = SpanModel(make_encoder(), head, has_classifier, beam_size).eval()
     with torch.no_grad():
@@ -42,11 +45,14 @@ def make_model(head, *, has_classifier=True, beam_size=3):
 
 
 def hidden_states(model):
-    return model.encoder(**{n: v for n, v in make_batch().items() if n != "context"}).last_hidden_state
+    """Return what the encoder makes of the batch."""
+    batch = make_batch()
+    del batch["context"]
+    return model.encoder(**batch).last_hidden_state
 
 
 def states_of_head(model):
-    """What the last layer of the head reads."""
+    """Return what the last layer of the head reads."""
     hidden = hidden_states(model)
     if isinstance(model.head, BiLstmSpanHead):  # to the end of the paragraph
         return model.head.lstm(hidden, CONTEXT[:, 1]).outputs
@@ -54,31 +60,33 @@ def states_of_head(model):
 
 
 def logits_of(model):
-    """With the true starts 6 and 0."""
-    found = model(**make_batch(), start_positions=torch.tensor([6, 0]))
-    assert isinstance(found, SpanLogits)
-    return found
+    """Return the logits of the batch, with the true starts 6 and 0."""
+    logits = model(**make_batch(), start_positions=torch.tensor([6, 0]))
+    assert isinstance(logits, SpanLogits)
+    return logits
 
 
 def candidates_of(model, **batch):
-    found = Candidates.unpack(model(**(batch or make_batch())).detach().numpy(), model.beam_size)
-    return Candidates(*(torch.from_numpy(part) for part in found))
+    """Return the best starts and ends with their scores."""
+    parts = Candidates.unpack(model(**(batch or make_batch())).detach().numpy(), model.beam_size)
+    return Candidates(*(torch.from_numpy(part) for part in parts))
 
 
 def both_logits(head, tokens):
-    """Of starts and ends: one linear layer."""
+    """Return the logits of starts and ends at these tokens, from one linear layer."""
     layer = head.outputs if isinstance(head, BiLstmSpanHead) else head.transformers.model.qa_outputs
     return tokens @ layer.weight.T + layer.bias
 
 
 def start_logits(head, tokens):
+    """Return the logits of starts at these tokens."""
     if isinstance(head, IndependentHead):
         return both_logits(head, tokens)[:, 0]
     return head.start(tokens).squeeze(-1)
 
 
 def end_logits(head, tokens, start):
-    """Of the joint head: one dense layer on the vectors of start and token, one to a logit."""
+    """Return the logits of ends; the joint head has a dense layer on vectors of start and token, one to a logit."""
     if isinstance(head, IndependentHead):
         return both_logits(head, tokens)[:, 1]
     weight = torch.cat([head.end_of_start.weight, head.end_of_token.weight], dim=1)
@@ -92,9 +100,9 @@ def test_scores_are_those_of_the_definition(name):
     is_joint = name == "joint"
     hidden = states_of_head(model)
     logits = logits_of(model)
-    found = candidates_of(model)
+    candidates = candidates_of(model)
     head = model.head
-    assert found.starts.shape == (2, 3) and found.ends.shape == (2, 3 if is_joint else 1, 3)
+    assert candidates.starts.shape == (2, 3) and candidates.ends.shape == (2, 3 if is_joint else 1, 3)
     for row, (places, true_start) in enumerate(zip(ALLOWED, (6, 0), strict=True)):
         tokens = hidden[row, places]
         starts = start_logits(head, tokens)
@@ -103,20 +111,20 @@ def test_scores_are_those_of_the_definition(name):
             assert_close(values[places], expected)
             assert values.isneginf().sum() == LENGTH - len(places)
         normalized, order = (starts.log_softmax(0) if is_joint else starts).sort(descending=True)
-        assert found.starts[row].tolist() == [places[i] for i in order[:3]]
-        assert_close(found.start_scores[row], normalized[:3])
-        for k, start in enumerate(found.starts[row].tolist() if is_joint else [0]):
+        assert candidates.starts[row].tolist() == [places[index] for index in order[:3]]
+        assert_close(candidates.start_scores[row], normalized[:3])
+        for beam, start in enumerate(candidates.starts[row].tolist() if is_joint else [0]):
             of_start = end_logits(head, tokens, hidden[row, start])
             normalized, order = (of_start.log_softmax(0) if is_joint else of_start).sort(descending=True)
-            assert found.ends[row, k].tolist() == [places[i] for i in order[:3]]
-            assert_close(found.end_scores[row, k], normalized[:3])
+            assert candidates.ends[row, beam].tolist() == [places[index] for index in order[:3]]
+            assert_close(candidates.end_scores[row, beam], normalized[:3])
         if is_joint:  # the classifier reads [CLS] and where the answer would start
             unanswerable = head.unanswerable(torch.cat([tokens[0], starts.softmax(0) @ tokens])).squeeze()
             assert_close(logits.unanswerable[row], unanswerable)
         else:
             unanswerable = starts[0] + ends[0]
             assert logits.unanswerable is None
-        assert_close(found.unanswerable[row], unanswerable)
+        assert_close(candidates.unanswerable[row], unanswerable)
 
 
 def test_without_a_classifier_there_is_no_score_of_no_answer():
@@ -127,13 +135,15 @@ def test_without_a_classifier_there_is_no_score_of_no_answer():
 @parametrize("head", HEADS)
 def test_neither_padding_nor_a_wide_beam_changes_a_score(head):
     model = make_model(head, beam_size=20)
-    found = candidates_of(model)
+    candidates = candidates_of(model)
+    narrow = candidates_of(make_model(head, beam_size=3))
+    assert_close(candidates.start_scores[:, :3], narrow.start_scores)
     padded = candidates_of(model, **make_batch(length=14))
-    assert found.starts.shape == (2, 20) and found.ends.shape == (2, 20 if head == "joint" else 1, 20)
-    assert found.start_scores[1].isfinite().tolist() == [True] * 3 + [False] * 17
-    assert found.end_scores[0, 0].isfinite().tolist() == [True] * 5 + [False] * 15
-    assert_close(found.start_scores, padded.start_scores)
-    assert_close(found.end_scores[:, 0], padded.end_scores[:, 0])
+    assert candidates.starts.shape == (2, 20) and candidates.ends.shape == (2, 20 if head == "joint" else 1, 20)
+    assert candidates.start_scores[1].isfinite().tolist() == [True] * 3 + [False] * 17
+    assert candidates.end_scores[0, 0].isfinite().tolist() == [True] * 5 + [False] * 15
+    assert_close(candidates.start_scores, padded.start_scores)
+    assert_close(candidates.end_scores[:, 0], padded.end_scores[:, 0])
 
 
 def test_the_loss_is_the_mean_of_both_ends_and_the_classifier_s():

@@ -19,15 +19,15 @@ NEVER = -math.inf
 
 
 def encode(tokenizer, *paragraphs, max_length=40):
-    """The question "7" on each paragraph."""
-    questions = [SquadQuestion(f"q{i}", "7", i, (), None) for i, _ in enumerate(paragraphs)]
+    """Return the question "7" on each paragraph, and its windows."""
+    questions = [SquadQuestion(f"q{number}", "7", number, (), None) for number, _ in enumerate(paragraphs)]
     data = Questions(list(paragraphs), questions, is_version_2=True, source="test")
     settings = {"max_length": max_length, "max_query_length": 9, "doc_stride": 6}
     return data, encode_questions(data, tokenizer, settings)
 
 
 def candidates(starts, *ends, null=0.0):
-    """Of one window; one dictionary of ends for all starts, or one for each."""
+    """Return the scores of one window; one dictionary of ends for all starts, or one for each."""
     return Candidates(
         np.array([list(starts.values())], np.float32), np.array([list(starts)]),
         np.array([[list(row.values()) for row in ends]], np.float32), np.array([[list(row) for row in ends]]),
@@ -36,12 +36,14 @@ def candidates(starts, *ends, null=0.0):
 
 
 def stack(*windows):
+    """Return the scores of several windows."""
     return Candidates(*map(np.concatenate, zip(*windows, strict=True)))
 
 
-def decoded(found, scores, n=20, longest=30, has_classifier=False):
+def decoded(encoded, scores, n_best_size=20, longest=30, has_classifier=False):
+    """Return the answers to questions and windows of `encode`, by default as BERT's head has them."""
     head = "joint" if has_classifier else "hf"
-    return decode(*found, scores, {"n_best_size": n, "max_answer_length": longest, "head": head})
+    return decode(*encoded, scores, {"n_best_size": n_best_size, "max_answer_length": longest, "head": head})
 
 
 def test_an_answer_is_written_as_the_paragraph_writes_it(wordpiece_tokenizer):
@@ -55,7 +57,7 @@ def test_an_answer_is_written_as_the_paragraph_writes_it(wordpiece_tokenizer):
     assert [answer["text"] for answer in answers] == ["WÖRDS", "WÖRDS,\n are Réal"]
 
 
-def test_odds_of_no_answer(framed_tokenizer):
+def test_odds_of_no_answer_are_the_classifiers_or_against_the_best_answer(framed_tokenizer):
     """BERT's: [CLS] against the best answer, over all windows. The original's: what the classifier says, no more."""
     two = encode(framed_tokenizer, LONG, max_length=14)
     both = stack(candidates({5: 1.0}, {5: 1.0}, null=4.0), candidates({8: 2.0}, {8: 0.0}, null=3.5))
@@ -64,14 +66,15 @@ def test_odds_of_no_answer(framed_tokenizer):
 
 
 def test_probabilities_are_a_softmax_over_the_answers(framed_tokenizer):
-    one = encode(framed_tokenizer, WORDS)
-    found = decoded(one, candidates({3: 2.0, 4: 1.0, 5: NEVER}, {4: 0.5}))
+    encoded = encode(framed_tokenizer, WORDS)
+    answers = decoded(encoded, candidates({3: 2.0, 4: 1.0, 5: NEVER}, {4: 0.5}))
     total = math.exp(2.5) + math.exp(1.5)
-    assert found.nbest == {"q0": [
+    assert answers.nbest == {"q0": [
         {"text": "10 11", "probability": approx(math.exp(2.5) / total), "start_logit": 2.0, "end_logit": 0.5},
         {"text": "11", "probability": approx(math.exp(1.5) / total), "start_logit": 1.0, "end_logit": 0.5},
     ]}  # fmt: skip
-    assert decoded(one, candidates({0: 9.0, 5: 0.0, 3: NEVER}, {4: 0.0})).predictions == {"q0": ""}  # nothing will do
+    nothing_will_do = candidates({0: 9.0, 5: 0.0, 3: NEVER}, {4: 0.0})
+    assert decoded(encoded, nothing_will_do).predictions == {"q0": ""}
 
 
 @parametrize("has_joint_head", [True, False])
@@ -87,20 +90,21 @@ def test_answers_are_those_of_a_loop_over_all_candidates(framed_tokenizer, has_j
         rng.normal(size=ends).astype(np.float32), rng.integers(0, 18, ends),
         rng.normal(size=len(windows)).astype(np.float32),
     )  # fmt: skip
-    found = decoded((data, windows), scores, n=4, longest=5, has_classifier=True)
+    decoded_answers = decoded((data, windows), scores, n_best_size=4, longest=5, has_classifier=True)
     for index, question in enumerate(data.questions):
         best = {}
-        for w in np.flatnonzero(windows.questions == index):
-            for k, j in np.ndindex(size, size):
-                row = k if has_joint_head else 0
-                start = int(scores.starts[w, k])
-                end = int(scores.ends[w, row, j])
-                low, high = windows.most_context[w]
-                if low <= start < high and start <= end < windows.context[w, 1] and end - start < 5:
-                    text = " ".join(map(str, windows[w]["input_ids"][start : end + 1]))
-                    score = float(scores.start_scores[w, k]) + float(scores.end_scores[w, row, j])
+        for window in np.flatnonzero(windows.questions == index):
+            for start_rank, end_rank in np.ndindex(size, size):
+                row = start_rank if has_joint_head else 0
+                start = int(scores.starts[window, start_rank])
+                end = int(scores.ends[window, row, end_rank])
+                low, high = windows.most_context[window]
+                if low <= start < high and start <= end < windows.context[window, 1] and end - start < 5:
+                    text = " ".join(map(str, windows[window]["input_ids"][start : end + 1]))
+                    end_score = float(scores.end_scores[window, row, end_rank])
+                    score = float(scores.start_scores[window, start_rank]) + end_score
                     best[text] = max(best.get(text, -99.0), score)
         expected = sorted(best.items(), key=lambda item: -item[1])[:4] or [("", 0.0)]
-        answers = found.nbest[question.id]
-        assert [(a["text"], a["start_logit"] + a["end_logit"]) for a in answers] == expected
-        assert found.null_odds[question.id] == scores.unanswerable[windows.questions == index].min()
+        answers = decoded_answers.nbest[question.id]
+        assert [(answer["text"], answer["start_logit"] + answer["end_logit"]) for answer in answers] == expected
+        assert decoded_answers.null_odds[question.id] == scores.unanswerable[windows.questions == index].min()

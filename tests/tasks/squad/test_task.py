@@ -20,6 +20,7 @@ from tests.tasks.squad.files import flags
 
 
 def load(files, **options):
+    """Return the data and the model of a command with these options."""
     args = parse_squad_arguments(flags(files, **options))
     encoder = open_encoder(args)
     tuning = resolve_hyperparameters(args, "squad_v2", encoder)
@@ -56,7 +57,7 @@ def test_options_reach_windows_model_and_answers(files, head):
     rows = np.random.default_rng(0).integers(4, 17, (len(dev.windows), width))
     answers = dev.decode(rows.astype(np.float32)).nbest.values()
     assert max(map(len, answers)) == 3
-    assert max(len(answer["text"].split()) for found in answers for answer in found) == 2
+    assert max(len(answer["text"].split()) for nbest in answers for answer in nbest) == 2
 
 
 def test_answering_nothing_is_a_baseline_of_version_2_alone():

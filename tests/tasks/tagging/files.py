@@ -12,7 +12,7 @@ NAMES = {"PER": WORDS[:10], "LOC": WORDS[10:20]}
 
 
 def write_columns(folder):
-    """train.txt, dev.txt and test.txt with columns for the word, something else and the label, in IOB1.
+    """Write train.txt, dev.txt and test.txt with columns for the word, something else and the label, in IOB1.
 
     Each word says by itself of which type it is, and whether it begins a name.
     """
@@ -32,17 +32,17 @@ def write_columns(folder):
 
 
 def write_wide_encoder(folder):
-    """A model folder with random weights, wide enough that words, a token each, are told apart without training."""
+    """Write a model folder with random weights, so wide that words, a token each, are told apart untrained."""
     tokenizer = train_on_documents([" ".join(WORDS)] * 4, TokenizerArguments(vocab_size=400))
     sizes = dict.fromkeys(("embedding_size", "hidden_size", "intermediate_size"), 64)
     return write_encoder(folder, tokenizer, dropout=0.0, initializer_range=0.02, **sizes)
 
 
 def flags(folder, **options):
-    """The command line of a run below `folder`: its names/ and its encoder/, two seeds."""
+    """Return the command line of a run below `folder`: its names/ and its encoder/, two seeds."""
     return file_flags(folder, "names/train.txt", "names/dev.txt", **options)
 
 
 def words_and_labels(sentences):
-    """The words of all sentences, and their labels."""
+    """Return the words of all sentences, and their labels."""
     return [sentence.words for sentence in sentences], [sentence.labels for sentence in sentences]

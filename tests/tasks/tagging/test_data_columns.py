@@ -25,6 +25,7 @@ Peter NNP I-PER
 
 
 def write(folder, text):
+    """Write a.txt; return its path."""
     (folder / "a.txt").write_text(text, encoding="utf-8")
     return str(folder / "a.txt")
 
@@ -40,24 +41,10 @@ def test_sentences_end_at_blank_lines(tmp_path):
     assert predicted == "EU I-ORG I-ORG\nrejects O I-PER\n\nPeter I-PER O\n\n"
 
 
-def test_tabs_carriage_returns_and_strange_spaces(tmp_path):
+def test_tabs_and_carriage_returns_separate_but_strange_spaces_are_text(tmp_path):
     content = "\ufeffa\u00a0b\tO\r\nc\u2028d\t B-X\r\n\r\ne\tO\r\n\r\n"
     words = [["a\u00a0b", "c\u2028d"], ["e"]]
     assert words_and_labels(read_columns(write(tmp_path, content))) == (words, [["O", "B-X"], ["O"]])
-
-
-def test_conllu_has_its_words_in_the_second_column(tmp_path):
-    rows = (
-        "# text = del 1 000",
-        "1-2\tdel\tX\tX",
-        "1\tde\tde\tADP",
-        "2\tel\tel\tDET",
-        "2.1\tno\tX\tX",
-        "3\t1 000\tX\tNUM",
-    )
-    path = tmp_path / "a.conllu"
-    path.write_text("\n".join(rows) + "\n\n")
-    assert words_and_labels(read_columns(str(path))) == ([["de", "el", "1 000"]], [["ADP", "DET", "NUM"]])
 
 
 def test_a_test_file_may_have_no_labels(tmp_path):
@@ -87,6 +74,7 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path):
 
 
 def read_table(columns, label_column=None, **options):
+    """Return the sentences of a data set, whose columns may be a dictionary."""
     table = datasets.Dataset.from_dict(columns) if isinstance(columns, dict) else columns
     return read_sentences(table_rows(table, "d"), label_column, **options)
 
@@ -129,33 +117,34 @@ def test_sentences_without_labels_are_left_out_or_predicted(tmp_path, caplog):
     files = {}
     for split in ("train", "validation", "test"):
         rows = [
-            {"tokens": [f"{split}{n}"], "tags": [["O"], ["B-PER"]][n % 3 - 1] if n % 3 else None} for n in range(9)
+            {"tokens": [f"{split}{number}"], "tags": [["O"], ["B-PER"]][number % 3 - 1] if number % 3 else None}
+            for number in range(9)
         ]
         (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         files[f"{split}_file"] = str(tmp_path / f"{split}.jsonl")
-    found = load_tagging_splits(TaggingArguments(**files))
-    assert {split: len(sentences) for split, sentences in found.items()} == {
+    splits = load_tagging_splits(TaggingArguments(**files))
+    assert {split: len(sentences) for split, sentences in splits.items()} == {
         "train": 6, "dev": 6, "test": 6, "test_unlabelled": 3,
     }  # fmt: skip
-    assert words_and_labels(found["test_unlabelled"]) == ([["test0"], ["test3"], ["test6"]], [None] * 3)
-    said = {record.getMessage() for record in caplog.records}
+    assert words_and_labels(splits["test_unlabelled"]) == ([["test0"], ["test3"], ["test6"]], [None] * 3)
+    messages = {record.getMessage() for record in caplog.records}
     for split in ("train", "validation", "test"):
-        assert any("3 of 9 rows have no label" in line and f"{split}.jsonl:1)" in line for line in said)
+        assert any("3 of 9 rows have no label" in line and f"{split}.jsonl:1)" in line for line in messages)
     (tmp_path / "a.txt").write_text("a -\nb -\n\nc O\nd -\n")
     path = str(tmp_path / "a.txt")
-    found = load_tagging_splits(TaggingArguments(train_file=path, validation_file=path, no_label=["-"]))
-    assert words_and_labels(found["train"]) == ([["c", "d"]], [["O", "-"]])
+    splits = load_tagging_splits(TaggingArguments(train_file=path, validation_file=path, no_label=["-"]))
+    assert words_and_labels(splits["train"]) == ([["c", "d"]], [["O", "-"]])
 
 
 def test_a_folder_is_a_data_set_and_files_need_a_column_number(tmp_path):
     for split, word, tag in (("train", "a", '"X", "Y"'), ("validation", "b", '"X", "X"'), ("test", "c", "null, null")):
         row = f'{{"tokens": ["{word}", "z"], "ner_tags": ["O", "O"], "pos_tags": [{tag}]}}\n'
         (tmp_path / f"{split}.jsonl").write_text(row)
-    found = load_tagging_splits(TaggingArguments(dataset_name=str(tmp_path), label_column="pos_tags"))
-    assert {split: words_and_labels(sentences) for split, sentences in found.items()} == {
+    splits = load_tagging_splits(TaggingArguments(dataset_name=str(tmp_path), label_column="pos_tags"))
+    assert {split: words_and_labels(sentences) for split, sentences in splits.items()} == {
         "train": ([["a", "z"]], [["X", "Y"]]), "dev": ([["b", "z"]], [["X", "X"]]), "test": ([["c", "z"]], [None]),
     }  # fmt: skip
-    found = load_tagging_splits(TaggingArguments(test_file=write(tmp_path, TEXT), label_column="1"))
-    assert [sentence.labels for sentence in found["test"]] == [["NNP", "VBZ"], ["NNP"]]
+    splits = load_tagging_splits(TaggingArguments(test_file=write(tmp_path, TEXT), label_column="1"))
+    assert [sentence.labels for sentence in splits["test"]] == [["NNP", "VBZ"], ["NNP"]]
     with raises(UserError, match="--label_column tags"):
         load_tagging_splits(TaggingArguments(train_file=write(tmp_path, TEXT), label_column="tags"))

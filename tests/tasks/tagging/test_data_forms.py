@@ -20,11 +20,12 @@ WORDS = [["Ann", "saw", "New", "York"], ["She", "left"]]
 LABELS = [["B-PER", "O", "B-LOC", "I-LOC"], ["O", "O"]]
 TEXT = "Ann saw New York."
 SPANS = [(0, 3, "PER"), (8, 16, "LOC")]
-UNIVERSAL = "1\tdogs\tdog\tNOUN\tNNS\t_\t0\troot\t_\t_\n\n"
+SPAN_OBJECTS = [dict(zip(("start", "end", "label"), span, strict=True)) for span in SPANS]
+UNIVERSAL = "1\t1 000\t1000\tNUM\tCD\t_\t0\troot\t_\t_\n\n"
 
 
 def lines(*columns, separator="\t", before=None):
-    """A file of columns; `before` is a line above each sentence."""
+    """Return a file of columns; `before` is a line above each sentence."""
     content = []
     for number, sentence in enumerate(zip(*columns, strict=True)):
         content += [before.format(number)] if before else []
@@ -34,39 +35,41 @@ def lines(*columns, separator="\t", before=None):
 
 
 def counted(start=1, *, running=False):
+    """Return a column with the numbers of words, in each sentence or, if `running`, in the file."""
     firsts = [start, start + len(WORDS[0]) if running else start]
-    return [[str(first + n) for n in range(len(words))] for first, words in zip(firsts, WORDS, strict=True)]
+    return [[str(first + place) for place in range(len(words))] for first, words in zip(firsts, WORDS, strict=True)]
 
 
 def constant(value):
+    """Return a column with one value."""
     return [[value] * len(words) for words in WORDS]
 
 
 def read(path, content, **options):
-    """The words and labels of a file, which is both training and development set."""
+    """Return the words and labels of a file, which is both training and development set."""
     path.write_text(content, encoding="utf-8")
     files = {"train_file": str(path), "validation_file": str(path)}
     return words_and_labels(load_tagging_splits(TaggingArguments(**files, **options))["train"])
 
 
 def no_form(path, content, **options):
-    """The message of a refusal, which names a line of the file and the page."""
-    said = refused(lambda: read(path, content, **options))
-    assert FORMS_PAGE in said and f"{path}:" in said
-    return said
+    """Return the message of a refusal, which names a line of the file and the page."""
+    message = refused(lambda: read(path, content, **options))
+    assert FORMS_PAGE in message and f"{path}:" in message
+    return message
 
 
 def test_the_forms_of_the_page_are_read(tmp_path):
     page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8").partition("\n## Tagging\n")[2].partition("\n## ")[0]
-    found = {}
+    examples = {}
     for name, content in re.findall(r"`([\w.]+)`:\n\n```\w+\n(.*?)```", page, re.DOTALL):
         options = {"word_column": "1", "label_column": "2"} if name == "germeval.tsv" else {}
-        found[name] = read(tmp_path / name, content, **options)
+        examples[name] = read(tmp_path / name, content, **options)
     first = (["Ann", "lives", "in", "New", "York"], ["B-PER", "O", "O", "B-LOC", "I-LOC"])
-    assert found.pop("germeval.tsv") == ([["Ann", "lebt", "in", "Rom"]], [["B-PER", "O", "O", "B-LOC"]])
-    assert found.pop("trees.conllu") == ([["Ann", "vive", "."]], [["PROPN", "VERB", "PUNCT"]])
-    assert {*found} == {"names.conll", "words.jsonl", "spans.jsonl"}
-    assert all((words[0][:5], labels[0][:5]) == first for words, labels in found.values())
+    assert examples.pop("germeval.tsv") == ([["Ann", "lebt", "in", "Rom"]], [["B-PER", "O", "O", "B-LOC"]])
+    assert examples.pop("trees.conllu") == ([["Ann", "vive", "."]], [["PROPN", "VERB", "PUNCT"]])
+    assert {*examples} == {"names.conll", "words.jsonl", "spans.jsonl"}
+    assert all((words[0][:5], labels[0][:5]) == first for words, labels in examples.values())
 
 
 # ---- columns
@@ -100,6 +103,7 @@ def test_words_that_look_like_comments_or_numbers_are_words(tmp_path):
 
 
 def write(path, content):
+    """Write a file; return its path."""
     path.write_text(content, encoding="utf-8")
     return str(path)
 
@@ -108,8 +112,8 @@ def write(path, content):
 def test_more_than_two_columns_are_numbered_by_the_user(tmp_path, first):
     content = lines(first, WORDS, LABELS, before="#\thttp://a.b/{} [2009-10-17]")
     for options in ({}, {"word_column": "1"}, {"label_column": "2"}):
-        said = no_form(tmp_path / "a.tsv", content, **options)
-        assert "a.tsv:2 has 3 columns" in said and "--word_column" in said and "--label_column" in said
+        message = no_form(tmp_path / "a.tsv", content, **options)
+        assert "a.tsv:2 has 3 columns" in message and "--word_column" in message and "--label_column" in message
     assert read(tmp_path / "a.tsv", content, word_column="1", label_column="2") == (WORDS, LABELS)
     assert "3 columns" in refused(lambda: rows_of_words(str(tmp_path / "a.tsv")))
     assert [row["tokens"] for _, row in rows_of_words(str(tmp_path / "a.tsv"), "1")] == WORDS
@@ -146,8 +150,8 @@ def test_words_behind_their_parts_of_speech_are_refused(tmp_path):
 )
 def test_other_columns_are_refused_with_their_line(tmp_path, content, line, named):
     options = {"word_column": "0", "label_column": "1"} if "label in" in named else {}
-    said = no_form(tmp_path / "a.txt", content, **options)
-    assert f"a.txt:{line} " in said and named in said
+    message = no_form(tmp_path / "a.txt", content, **options)
+    assert f"a.txt:{line} " in message and named in message
 
 
 def test_the_columns_may_be_numbered_from_either_end(tmp_path):
@@ -155,8 +159,8 @@ def test_the_columns_may_be_numbered_from_either_end(tmp_path):
     for word, label in (("2", "0"), ("-1", "-3")):
         assert read(tmp_path / "a.txt", content, word_column=word, label_column=label) == (WORDS, LABELS)
     for options in ({"word_column": "word"}, {"label_column": "tags"}):
-        said = refused(lambda options=options: read(tmp_path / "a.txt", content, **options))
-        assert "counted from 0" in said and " ".join(options.values()) in said
+        message = refused(lambda options=options: read(tmp_path / "a.txt", content, **options))
+        assert "counted from 0" in message and " ".join(options.values()) in message
 
 
 def test_a_file_without_blank_lines_is_noticed(tmp_path, caplog):
@@ -169,8 +173,8 @@ def test_a_file_without_blank_lines_is_noticed(tmp_path, caplog):
 
 def test_conllu_is_read_by_form_and_upos(tmp_path):
     kinds = [["VERB", *["NOUN"] * (len(words) - 1)] for words in WORDS]
-    rest = [constant("_")] * 6
-    content = lines(counted(), WORDS, WORDS, kinds, *rest, before="# sent_id = {}")
+    unread_columns = [constant("_")] * 6
+    content = lines(counted(), WORDS, WORDS, kinds, *unread_columns, before="# sent_id = {}")
     content = content.replace("1\tAnn", "1-2\tAnnsaw" + "\t_" * 8 + "\n1\tAnn").replace("# sent_id = 1", "#x")
     content += "8.1\tx" + "\t_" * 8 + "\n"
     assert read(tmp_path / "a.conllu", content) == (WORDS, kinds)
@@ -178,8 +182,9 @@ def test_conllu_is_read_by_form_and_upos(tmp_path):
     rows = rows_of_words(str(tmp_path / "a.conllu"))
     assert [row for _, row in rows] == [{"tokens": words} for words in WORDS]
     (tmp_path / "a.conllu.gz").write_bytes(gzip.compress(UNIVERSAL.encode()))
-    found = load_tagging_splits(TaggingArguments(test_file=str(tmp_path / "a.conllu.gz"), label_column="7"))["test"]
-    assert words_and_labels(found) == ([["dogs"]], [["root"]])
+    arguments = TaggingArguments(test_file=str(tmp_path / "a.conllu.gz"), label_column="7")
+    # A space is part of a word.
+    assert words_and_labels(load_tagging_splits(arguments)["test"]) == ([["1 000"]], [["root"]])
     assert ":1 begins with 'ID'" in no_form(tmp_path / "b.conllu", "ID\tFORM\n" + content)
     renamed = content.replace("#x", "# x")
     assert "--word_column" in no_form(tmp_path / "c.conll", renamed)
@@ -198,6 +203,7 @@ def test_new_words_are_read_as_those_of_training(tmp_path):
 
 
 def as_lines(*rows):
+    """Return rows as JSON lines."""
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
@@ -206,8 +212,8 @@ def as_lines(*rows):
     [
         {"text": TEXT, "spans": SPANS},
         {"text": TEXT, "entities": SPANS, "id": 4},
-        {"text": TEXT, "spans": [{"start": a, "end": b, "label": c, "token_start": 0} for a, b, c in SPANS]},
-        {"text": TEXT, "entities": [{"start": a, "end": b, "label": c, "text": TEXT[a:b]} for a, b, c in SPANS]},
+        {"text": TEXT, "spans": [{**span, "token_start": 0} for span in SPAN_OBJECTS]},
+        {"text": TEXT, "entities": [{**span, "text": TEXT[span["start"] : span["end"]]} for span in SPAN_OBJECTS]},
     ],
 )
 def test_spans_are_lists_or_objects(tmp_path, row):
@@ -244,8 +250,8 @@ def test_label_column_chooses_the_column_of_spans(tmp_path):
     ],
 )
 def test_rows_of_other_forms_are_refused_with_the_page(tmp_path, row, named):
-    said = no_form(tmp_path / "a.jsonl", as_lines(row))
-    assert named in said and "a.jsonl:1 " in said
+    message = no_form(tmp_path / "a.jsonl", as_lines(row))
+    assert named in message and "a.jsonl:1 " in message
 
 
 def test_white_space_is_no_part_of_a_label(tmp_path):
@@ -269,12 +275,12 @@ def test_spans_inside_words_are_said_with_their_place(tmp_path, caplog):
 
 def test_emoji_are_words_with_all_their_parts(tmp_path, caplog):
     emoji = ["\u2764\ufe0f", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd", "1\ufe0f\u20e3"]
-    for one in [*emoji, "\U0001f1e9\U0001f1ea", "\U0001f3f4\U000e0067\U000e007f", "\u203c\ufe0f", "!\u0301"]:
-        text = f"Hi{one}Kyoto {one}" if one[0] != "1" else f"Hi {one} Kyoto {one}"
+    for symbol in [*emoji, "\U0001f1e9\U0001f1ea", "\U0001f3f4\U000e0067\U000e007f", "\u203c\ufe0f", "!\u0301"]:
+        text = f"Hi{symbol}Kyoto {symbol}" if symbol[0] != "1" else f"Hi {symbol} Kyoto {symbol}"
         start = text.index("Kyoto")
-        spans = [[start, start + 5, "LOC"], [start + 6, start + 6 + len(one), "X"]]
+        spans = [[start, start + 5, "LOC"], [start + 6, start + 6 + len(symbol), "X"]]
         words, labels = read(tmp_path / "a.jsonl", as_lines({"text": text, "spans": spans}))
-        assert (words, labels) == ([["Hi", one, "Kyoto", one]], [["O", "O", "B-LOC", "B-X"]])
+        assert (words, labels) == ([["Hi", symbol, "Kyoto", symbol]], [["O", "O", "B-LOC", "B-X"]])
     assert "inside" not in caplog.text
 
 
@@ -316,8 +322,8 @@ def test_parquet_of_a_data_set_has_names_of_tags(tmp_path):
     features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)})
     table = datasets.Dataset.from_dict({"tokens": WORDS, "ner_tags": LABELS}, features)
     table.to_parquet(tmp_path / "a.parquet")
-    found = load_tagging_splits(TaggingArguments(test_file=str(tmp_path / "a.parquet")))["test"]
-    assert words_and_labels(found) == (WORDS, LABELS)
+    sentences = load_tagging_splits(TaggingArguments(test_file=str(tmp_path / "a.parquet")))["test"]
+    assert words_and_labels(sentences) == (WORDS, LABELS)
 
 
 def test_the_column_of_words_has_no_number_in_rows(tmp_path, caplog):

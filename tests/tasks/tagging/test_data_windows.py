@@ -26,7 +26,8 @@ def test_a_word_is_labelled_at_its_first_token(framed_tokenizer):
 
 
 def test_a_long_sentence_has_each_word_where_it_has_most_context(framed_tokenizer):
-    sentence = [str(100 + i) for i in range(18)]  # windows begin at 0, 4, 8 and, to be as long as the others, 10
+    # Windows begin at 0, 4, 8 and, to be as long as the others, 10.
+    sentence = [str(100 + number) for number in range(18)]
     rows = make_sentence_windows([["11"], sentence, ["12"]], [[0], list(range(18)), [0]], framed_tokenizer, 10)
     assert rows.lengths.tolist() == [3, 10, 10, 10, 10, 3]
     expected = [[0], list(range(6)), [6, 7, 8, 9], [10, 11, 12], list(range(13, 18)), [0]]

@@ -37,8 +37,8 @@ def test_what_a_scheme_does_not_allow_is_repaired():
 
 
 def test_the_scheme_is_that_of_the_data_or_as_asked():
-    found = {"I-PER O": "iob2", "B-PER I-PER": "iob2", "U-PER O": "bioes", "O O": "iob2", "NN VB": "plain"}
-    assert {labels: schemes.choose_scheme([labels.split()], "auto") for labels in found} == found
+    expected = {"I-PER O": "iob2", "B-PER I-PER": "iob2", "U-PER O": "bioes", "O O": "iob2", "NN VB": "plain"}
+    assert {labels: schemes.choose_scheme([labels.split()], "auto") for labels in expected} == expected
     assert schemes.choose_scheme([["I-PER"]], "bioes") == "bioes"
     for asked in ("io", "plain"):
         assert schemes.choose_scheme([["LOC", "O"]], asked) == asked

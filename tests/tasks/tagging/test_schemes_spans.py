@@ -23,11 +23,13 @@ def test_words_do_not_depend_on_spans():
 
 
 def write(path, *rows):
+    """Write rows as JSON lines; return the path."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
 
 
 def read(path, split="train"):
+    """Return the sentences of a file that is the training set or the test set."""
     files = {"train_file": path, "validation_file": path} if split == "train" else {"test_file": path}
     return load_tagging_splits(TaggingArguments(**files))[split]
 

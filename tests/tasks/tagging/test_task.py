@@ -21,10 +21,6 @@ from tests.conftest import refused
 from tests.finetuning.test_heads import make_encoder
 from tests.tasks.tagging.files import flags
 
-CLS = 2
-SEP = 3
-"""Ids of the framed tokenizer, in which other ids are their own text."""
-
 
 def test_options_reach_labels_and_windows(files):
     for scheme, prefixes in (("auto", "BI"), ("bioes", "BIES")):
@@ -34,9 +30,11 @@ def test_options_reach_labels_and_windows(files):
         assert data.labels == ["O", *(f"{prefix}-{kind}" for kind in ("LOC", "PER") for prefix in prefixes)]
         assert data.train.lengths.max() == 8 and data.examples == {"train": 100, "dev": 12}
         used = {data.labels[label] for row in data.train for label in row["labels"]}
-        assert used == {
-            tag for tag in data.labels if scheme == "auto" or tag[0] != "I"
-        }  # names have at most two words
+        # Names have at most two words, of which BIOES has no inner ones.
+        assert used == {tag for tag in data.labels if scheme == "auto" or tag[0] != "I"}
+
+
+def test_the_loss_is_the_mean_over_words_or_their_part_of_a_step():
     logits = torch.randn(2, 3, 5)
     labels = torch.tensor([[1, 2, -100], [0, -100, -100]])
     mean = cross_entropy(torch.stack([logits[0, 0], logits[0, 1], logits[1, 0]]), torch.tensor([1, 2, 0]))
@@ -66,21 +64,18 @@ def test_the_head_reads_the_words_first_tokens_in_float32():
     assert_close(logits[1, 0], layer(hidden[1, 1]), rtol=1e-6, atol=1e-6)
 
 
-def test_features_are_those_of_a_trained_encoder(files):
-    for options in (
-        {"features": "concat_4", "pretrain_path": None, "from_scratch": files / "encoder"},
-        {"features": "last", "left_to_right": True},
-        {"features": "mix_4"},  # of an encoder with one layer
-    ):
-        args = parse_tagging_arguments(flags(files, num_seeds=1, **options))
-
-        def start(args=args):
-            encoder = open_encoder(args)
-            task = open_tagging_task(args)
-            tuning = resolve_hyperparameters(args, "names", encoder)
-            task.prepare(encoder.model, tuning, task.load(encoder.tokenizer, tuning))
-
-        assert "--features" in refused(start) or "left_to_right" in options
+def test_features_that_an_encoder_does_not_have_are_refused(files):
+    untrained = {"features": "concat_4", "pretrain_path": None, "from_scratch": files / "encoder"}
+    for options, named in ((untrained, "--pretrain_path"), ({"features": "last", "left_to_right": True}, "_to_right")):
+        args = parse_tagging_arguments(flags(files, **options))
+        message = refused(lambda args=args: open_tagging_task(args))
+        assert "--features" in message and named in message
+    args = parse_tagging_arguments(flags(files, features="mix_4"))
+    encoder = open_encoder(args)
+    task = open_tagging_task(args)
+    tuning = resolve_hyperparameters(args, "names", encoder)
+    data = task.load(encoder.tokenizer, tuning)
+    assert "the encoder has 1;" in refused(lambda: task.prepare(encoder.model, tuning, data))
 
 
 def test_the_words_of_a_row_read_their_first_tokens(files):
@@ -102,21 +97,21 @@ def test_an_evaluation_of_the_papers_defaults_goes_on_with_them(files, tmp_path)
     """As those of earlier versions, which had no others for narrow encoders; a frozen encoder keeps the paper's."""
     paper = {"learning_rate": 3e-4, "layerwise_lr_decay": 0.8, "num_train_epochs": 3.0}
     narrow = {"learning_rate": 1e-3, "layerwise_lr_decay": 1.0, "num_train_epochs": 20.0}
-    for name, given, expected in (
+    for name, command_options, expected in (
         ("begun", {**paper, "num_seeds": 1}, paper),
         ("begun", {"num_seeds": 2}, paper),
         ("new", {"num_seeds": 1}, narrow),
     ):
-        options = {"num_train_epochs": None, "bf16": False, "max_length": 16, **given}
+        options = {"num_train_epochs": None, "bf16": False, "max_length": 16, **command_options}
         main(flags(files, experiment_name=name, output_dir=tmp_path, **options))
         results = read_results(tmp_path / name / "results.jsonl")
-        assert len(results) == given["num_seeds"]
+        assert len(results) == command_options["num_seeds"]
         assert all({option: result.settings[option] for option in expected} == expected for result in results)
     assert open_tagging_task(parse_tagging_arguments(flags(files, features="last"))).texts is None
 
 
 def test_held_out_sentences_leave_each_label_to_training(files, tmp_path, caplog):
-    lines = [f"{word} B-LOC\nran{number} O\n" for number, word in enumerate(["Rome"] * 59)]
+    lines = [f"Rome B-LOC\nran{number} O\n" for number in range(59)]
     (tmp_path / "train.txt").write_text("\n".join([*lines, "Ann B-PER\n"]))
     args = parse_tagging_arguments(flags(files, train_file=tmp_path / "train.txt", validation_file=None))
     assert args.settings()["validation_fraction"] == 0.1 and args.settings()["eval_seed"] == 0
