@@ -221,7 +221,7 @@ def test_spans_are_those_that_were_scored(features, folder, tmp_path):
     by_token = answers_of(model, write_lines(tmp_path / "a.jsonl", rows), tmp_path / "a-out.jsonl")
     by_text = answers_of(model, write_lines(tmp_path / "b.jsonl", rows_of_text), tmp_path / "b-out.jsonl")
     written = (model / "predictions.txt").read_text().strip().split("\n\n")
-    assert features or any(answer["prediction"] for answer in by_token)
+    assert any(answer["prediction"] for answer in by_token)
     assert features or run_card(model / "models" / "names").startswith("[")  # transformers opens no such tagger
     for part, tokens, characters in zip(written, by_token, by_text, strict=True):
         labels = [line.split()[-1] for line in part.split("\n")]
@@ -235,7 +235,7 @@ def test_spans_are_those_that_were_scored(features, folder, tmp_path):
 @pytest.mark.slow
 def test_answers_to_questions_are_those_that_were_scored(folder, tmp_path):
     write_squad(folder / "squad", version_2=True)
-    options = {**OPTIONS, "max_length": 30, "doc_stride": 8, "head": "hf"}
+    options = {**OPTIONS, "num_train_epochs": 8, "max_length": 30, "doc_stride": 8, "head": "hf"}
     squad(squad_flags(folder, experiment_name="squad", **options))
     model = folder / "output" / "squad"
     articles = read_json(folder / "squad" / "dev.json")["data"]
@@ -251,6 +251,7 @@ def test_answers_to_questions_are_those_that_were_scored(folder, tmp_path):
     odds = read_json(predictions.with_name("null_odds.json"))
     run_card(model / "models" / "squad_v2")
     assert [row["id"] for row in answers] == [row["id"] for row in rows]
+    assert len({row["prediction"] for row in answers}) > 1
     for row in answers:
         assert row["prediction"] == ("" if odds[row["id"]] > 0 else texts[row["id"]])
 
