@@ -41,8 +41,9 @@ def test_no_word_is_lost_and_predictions_return_in_their_order(framed_tokenizer)
     for _ in range(20):
         sentences = [[" ".join(["17"] * source.integers(1, 30)) for _ in range(source.integers(1, 12))]] * 3
         labels = [source.integers(9, size=len(sentence)).tolist() for sentence in sentences]
-        rows = make_sentence_windows(sentences, labels, framed_tokenizer, int(source.integers(4, 20)))
-        assert rows.lengths.max() <= 20 and all(len(row["labels"]) for row in rows)
+        max_length = int(source.integers(4, 20))
+        rows = make_sentence_windows(sentences, labels, framed_tokenizer, max_length)
+        assert rows.lengths.max() <= max_length and all(len(row["labels"]) for row in rows)
         predicted = np.full((len(rows), 12), -1)
         for row, values in zip(rows, predicted, strict=True):
             values[: len(row["labels"])] = row["labels"]
