@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
 
-from electra.base.files import write_as_yaml, write_file
+from electra.base.files import write_file, yaml_text
 from electra.base.options import (
     Need,
     Values,
@@ -38,7 +38,7 @@ from electra.base.options import (
     default_of,
     never,
     plain_value,
-    without_effect,
+    warn_without_effect,
 )
 from electra.base.parser import Parser, as_flags, normalized
 from electra.core.options import rules_of
@@ -200,7 +200,7 @@ class CommandLine(Parser, HfArgumentParser):
         lower_layers |= inherited(given_options)
         values = {**lower_layers, **given_options}
         # A file that the user does not name, such as that of a run that goes on, needs no warning.
-        unused = without_effect(self.needs, values, given_options if named_config else flags)
+        unused = warn_without_effect(self.needs, values, given_options if named_config else flags)
         values |= {name: lower_layers[name] for name in unused}
         for name, (f, _) in self.options.items():
             absolute, value = rules_of(f).absolute, values[name]
@@ -233,4 +233,4 @@ class CommandLine(Parser, HfArgumentParser):
 
 def write_yaml(values: Values, path: Path, comment: str) -> None:
     """Write options atomically to a YAML file that `--config` reads back, with a comment in the first line."""
-    write_file(f"# {comment}\n{write_as_yaml(dict(values))}".encode(), path)
+    write_file(f"# {comment}\n{yaml_text(dict(values))}".encode(), path)

@@ -373,7 +373,7 @@ def read_as_written(text: str) -> object:
     return {key: content[key] if isinstance(content.get(key), dict) else value for key, value in written.items()}
 
 
-def write_as_yaml(values: object) -> str:
+def yaml_text(values: object) -> str:
     """Return values as a text of YAML that `read_yaml` and other programs read back."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 

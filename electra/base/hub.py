@@ -25,7 +25,7 @@ _UPLOADED = re.compile(
     r"|(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json|(vocab|merges)\.txt|chat_template\.jinja"
     r"|(spiece|spm|sentencepiece\.bpe|tokenizer)\.model|\.eval_results/[^/]+\.yaml"
 )
-"""Paths in the folder of a model of the files that an export writes; other files there are not uploaded."""
+"""The files that an export writes, as paths in the folder of a model; no others are uploaded."""
 _OPENED = re.compile(r'(?<=from_pretrained\(")[^"\n]*(?="\))')
 """The folder that a card's example code opens."""
 

@@ -200,8 +200,8 @@ class Need(NamedTuple):
     reason: str
 
 
-def without_effect(needs: Iterable[Need], values: Values, given_names: Collection[str]) -> frozenset[str]:
-    """Return the names of the options that have no effect beside the others, and log a warning of those of the user.
+def warn_without_effect(needs: Iterable[Need], values: Values, given_names: Collection[str]) -> frozenset[str]:
+    """Warn of the user's options that have no effect beside the others, and return the names of all that have none.
 
     Args:
         values: all options by name.

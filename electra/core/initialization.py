@@ -175,10 +175,10 @@ def _set_sinusoids(network: PreTrainedModel) -> None:
         rows = slice(head * width, head * width + used)
         query = attention.query.weight[rows]
         key = attention.key.weight[rows]
-        _look_back(query, key, distance * angles, size)
+        _set_query_and_key(query, key, distance * angles, size)
 
 
-def _look_back(query: Tensor, key: Tensor, turns: Tensor, size: Tensor) -> None:
+def _set_query_and_key(query: Tensor, key: Tensor, turns: Tensor, size: Tensor) -> None:
     """Set weights, (used, D), so that queries read the sinusoids, and keys the sinusoids turned back by `turns`.
 
     Args:

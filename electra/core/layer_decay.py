@@ -123,12 +123,13 @@ def _depths(names: list[str]) -> tuple[dict[str, int], int]:
 
     depths = {}
     for name in names:
+        is_in_encoder = name.startswith("encoder.")
         path = name.removeprefix("encoder.")
         owner, _, module = path.rpartition(".")[0].rpartition(".")
         is_norm = "norm" in module.lower() or module == "ln"
         if name in layers:
             depths[name] = 1 + in_order.index(layers[name])
-        elif path == name or path.startswith("pooler."):
+        elif not is_in_encoder or path.startswith("pooler."):
             depths[name] = num_layers + 1
         elif has_norm_behind and is_norm and owner in ("", stack_owner):
             depths[name] = num_layers

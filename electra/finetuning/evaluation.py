@@ -1,11 +1,15 @@
-"""The folder of an evaluation. Finished runs in it are never repeated.
+"""The folder of an evaluation.
+
+A run with a result is repeated only if its model, with --save_model, or the encoder from which other tasks start is
+missing; its result stays.
 
 Any number of commands may work on one folder at once: a run is made by the command that holds its lock.
 
 results.jsonl                one line per finished run
 predictions/TASK-SEED.npz    logits of the development sets, and of the test sets if they are predicted
+encoders/TASK-SEED/          the fine-tuned encoder of a run from which other tasks start
 models/                      fine-tuned models, with --save_model
-report.md, report.html       tables, from results.jsonl alone
+report.md, report.html       tables, from results.jsonl and from the baselines and details in predictions/
 config.yaml                  options of the last command
 environment.json             kind of the tasks; threads, host, commit and versions of the last command
 .locks/                      a lock for each run, and one for results.jsonl and models/

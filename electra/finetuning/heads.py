@@ -189,7 +189,8 @@ class TransformersHead(nn.Module):
     def with_encoder(self, encoder: PreTrainedModel) -> PreTrainedModel:
         """Return the model as transformers has it: a copy of head and encoder, in float32 on the CPU.
 
-        The last layer of a regression is scaled, so that its outputs are in `output_range`.
+        The last layer of a regression is scaled from [0, 1] to the unit of the data: outputs of 0 and 1 become the
+        ends of `output_range`.
         """
         model = copy.deepcopy(self.model)
         placeholder: Any = model.base_model

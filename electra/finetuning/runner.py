@@ -80,7 +80,7 @@ def evaluate(
     Args:
         args: options of the command.
         tasks: tasks in the order of their runs; a task comes after the one from whose encoder it starts.
-        prefix: first part of the folder's name without --experiment_name.
+        prefix: first part of the folder's name, if --experiment_name is not given.
         encoder: encoder in place of the one that the options name.
     Returns:
         The evaluation with all results, on the main process; None elsewhere and with --plan.
@@ -107,7 +107,10 @@ def evaluate(
             try:
                 run_all(evaluation, to_do)
             except KeyboardInterrupt:
-                logger.info("finished seeds are kept; the same command goes on, and begins a seed that was cut anew")
+                logger.info(
+                    "finished seeds are kept; the same command goes on, and starts the interrupted seed from its "
+                    "beginning"
+                )
                 raise
     if not PartialState().is_main_process:
         return None

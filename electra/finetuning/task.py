@@ -87,8 +87,9 @@ class Split(NamedTuple):
     """One split of a task's data.
 
     Args:
-        rows: N tokenized rows with the column `input_ids`, or `choices` of pairs that have it, by which unknown tokens
-            are counted; for training also `labels`. The collator may cut a row into several texts.
+        rows: N tokenized rows. They have the column `input_ids`, or a column `choices`, a list of tokenized pairs with
+            `input_ids` each, in which unknown tokens are counted; rows for training also have `labels`. The collator
+            may cut a row into several texts.
         references: whatever `metrics` and `predictions` compare the N logits with: labels, texts, windows.
         examples: number of examples, recorded with each result. There may be more rows: windows of long texts, or
             parts of an example.

@@ -48,11 +48,14 @@ def run_corruption(networks: Networks) -> ElectraPretrainingConfig:
 class DetectedBatch(NamedTuple):
     """A batch before and after corruption, with the main network's verdict on each token.
 
-    Token ids are int64 (B, L), probabilities float32 (B, L); what no network computes is None. `Sample` describes
-    fields of the same names.
+    Token ids are int64 (B, L); what no network computes is None. Fields that `Sample` has, too, are described
+    there; samples.json fixes their names.
 
     Args:
         is_real: 1 for real tokens, 0 for padding, int64 (B, L).
+        probabilities: a number for each token of `shown`, float32 (B, L): of an Electric log p, otherwise a value in
+            [0, 1].
+        score: name of what these numbers are.
     """
 
     original: Tensor
@@ -74,6 +77,9 @@ def corrupt_and_detect(
     may_diverge: bool = False,
 ) -> DetectedBatch:
     """Return a batch, its corrupted text, and the main network's verdict on this text, in evaluation mode.
+
+    The verdict of a discriminator is in `probabilities`, and `score` names what these numbers are: those of an
+    Electric are log p. The verdict of a masked language model is in `restored`.
 
     Args:
         generator: a masked language model. A discriminator without one judges the text as given.

@@ -6,7 +6,16 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 from electra.base.files import absolute_if_there
-from electra.base.options import AT_LEAST_8, NOT_EMPTY, Need, Options, Values, check_known, from_recipe, without_effect
+from electra.base.options import (
+    AT_LEAST_8,
+    NOT_EMPTY,
+    Need,
+    Options,
+    Values,
+    check_known,
+    from_recipe,
+    warn_without_effect,
+)
 from electra.core.backbones import BACKBONES, NEWER_BACKBONES, UNIFORM, Backbone
 from electra.core.errors import UserError
 from electra.core.objectives import (
@@ -190,7 +199,7 @@ def network_options(recipe: str, options: Values) -> tuple[ModelArguments, Objec
     check_known(options, all_options - {*options_with("of_run", ModelArguments, ObjectiveArguments)})
     values = {**RECIPES[recipe], "model_size": recipe}
     sizes, objective = _groups_of({**values, **options})
-    unused_options = without_effect(MODEL_NEEDS, {**vars(sizes), **vars(objective)}, options)
+    unused_options = warn_without_effect(MODEL_NEEDS, {**vars(sizes), **vars(objective)}, options)
     sizes, objective = _groups_of({**values, **{name: options[name] for name in options.keys() - unused_options}})
     check_objective(SimpleNamespace(**vars(sizes), **vars(objective)))
     return sizes, objective
@@ -204,7 +213,10 @@ def _groups_of(values: Values) -> tuple[ModelArguments, ObjectiveArguments]:
 
 
 def check_objective(options: Any) -> None:
-    """Raise a UserError if objective, shares, sharing and types of the networks do not go together.
+    """Raise a UserError if options of the objective and of the networks do not go together.
+
+    These are the objective, the shares of [MASK] and of random tokens, --tie, and the types of the networks, each of
+    which transformers must have.
 
     Args:
         options: object with all fields of `ModelArguments` and `ObjectiveArguments` as attributes; what has no effect

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from electra.base.checkpoints import MAKE_ROOM, UNFINISHED, translate_write_errors, write_manifest
 from electra.base.console import environment, without_secrets
-from electra.base.files import CARD, replace_folder, write_as_yaml, write_file, write_json
+from electra.base.files import CARD, replace_folder, write_file, write_json, yaml_text
 from electra.base.samples import write_samples
 from electra.core.errors import UserError
 from electra.core.tying import plain_state
@@ -369,7 +369,7 @@ def _card(
         scores_title="Held-out metrics",
         scores=Table(["metric", "value"], scores or [["none", ""]]),
         training=plan.facts(),
-        options=write_as_yaml(shown_options) if shown_options else "",
+        options=yaml_text(shown_options) if shown_options else "",
         fine_tune=fine_tuning_command(network) if is_ready else "",
     )
     return data, card

@@ -1,6 +1,7 @@
-"""What the trainer of a program prepares: checks, data of its token caches, numbers of steps, a model that fits them.
+"""What `ElectraTrainer` prepares when a user's Python code makes it, in place of `electra pretrain`.
 
-The command does this in run.py, with what its options say.
+These are checks, the data of token caches, numbers of steps, and a model that fits them. The command does this in
+run.py, with what its options say.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from electra.base.options import without_effect
+from electra.base.options import warn_without_effect
 from electra.core.configuration import ElectraPretrainingConfig, longest_text
 from electra.core.errors import UserError, check_kind
 from electra.core.objectives import KEYS, OF_STAGES
@@ -28,7 +29,7 @@ from electra.pretraining.run_folder import latest_run
 from electra.tokenizers.load import vocabulary_size
 
 
-class PreparedProgram(NamedTuple):
+class PreparedRun(NamedTuple):
     """The options of a run with numbers of steps, its data, and which networks it trains when."""
 
     args: ElectraTrainingArguments
@@ -44,8 +45,8 @@ def prepare_program(
     tokenizer: PreTrainedTokenizerBase | str | Path | None,
     segments: SegmentArguments | None,
     objective: ObjectiveArguments | None,
-) -> PreparedProgram:
-    """Return what a run needs that a program starts; `ElectraTrainer` has the arguments.
+) -> PreparedRun:
+    """Return what a run started by a Python program needs; `ElectraTrainer` describes the arguments.
 
     The model gets the weights of `args.init_checkpoint`, the steps of its stages, and modules that suit the device.
     Options that only the command reads are named in a warning.
@@ -58,7 +59,7 @@ def prepare_program(
     check_kind(args, ElectraTrainingArguments, "args", "ElectraTrainingArguments")
     check_kind(segments, (SegmentArguments, NoneType), "segments", "SegmentArguments")
     check_float32(model)
-    without_effect(PROGRAM_NEEDS, vars(args), args.given)
+    warn_without_effect(PROGRAM_NEEDS, vars(args), args.given)
     segments = segments or SegmentArguments(max_length=min(SegmentArguments.max_length, positions_of(model.config)))
     data = data_of_run(train, held_out, tokenizer, segments, args)
     if data is not train:
@@ -77,7 +78,7 @@ def prepare_program(
     model.set_generator_steps(objective.generator_steps or 0)
     take_start(model, args, data.segments.max_length, data.tokenizer)
     tune_model(model, data, args.device)
-    return PreparedProgram(args, data, objective)
+    return PreparedRun(args, data, objective)
 
 
 def check_float32(model: ElectraForJointPretraining) -> None:
@@ -127,7 +128,7 @@ def check_fits(
 def objective_arguments(config: ElectraPretrainingConfig) -> ObjectiveArguments:
     """Return the options that say which networks are trained when, as a joint model's configuration has them.
 
-    A gate is no part of the configuration.
+    `generator_gate` is no part of the configuration.
     """
     return ObjectiveArguments(
         objective=config.objective,

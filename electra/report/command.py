@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
     section: Blocks = []
     if args.glue is not None:
         reporting = reporting_of("glue")
-        summaries = reporting.read_runs([args.glue])
+        summaries = reporting.read_summaries([args.glue])
         about = Text(f"Development sets, {unit_of_scores(summaries)}.")
         section += [
             Heading(reporting.title),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_yaml
 
-from electra.base.files import write_as_yaml, write_file
+from electra.base.files import write_file, yaml_text
 from electra.report.evaluation import Reporting
 from electra.report.results import SeedScores, TaskSummary
 
@@ -141,4 +141,4 @@ def write_eval_results(scores: Sequence[HubScore], folder: Path) -> None:
         )
         path = folder / EVAL_RESULTS / f"{score.task}-{score.split}.yaml"
         path.parent.mkdir(exist_ok=True)
-        write_file(write_as_yaml(eval_result_entries_to_yaml([entry])).encode(), path)
+        write_file(yaml_text(eval_result_entries_to_yaml([entry])).encode(), path)

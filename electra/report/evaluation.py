@@ -30,9 +30,9 @@ from electra.report.blocks import (
 from electra.report.drawing import Dot, Dots, draw_dots, render
 from electra.report.published import PublishedScores, published_scores
 from electra.report.results import (
+    EvaluationSummary,
     Metrics,
     Result,
-    RunSummary,
     ScoredTask,
     TaskSummary,
     metric_of,
@@ -109,7 +109,7 @@ POORLY_CALIBRATED = (
 """Warning of a large calibration error, in percent."""
 DECIDED_BY_ENCODER = ("learning_rate", "layerwise_lr_decay", "num_train_epochs", "max_length", "head")
 """Options that the encoder decides where they are not given."""
-Describe = Callable[[Mapping[Path, str], Sequence[RunSummary]], Blocks]
+Describe = Callable[[Mapping[Path, str], Sequence[EvaluationSummary]], Blocks]
 """Type of a function of folder -> name, and of the summaries of these folders, that returns further blocks on them."""
 
 
@@ -151,7 +151,7 @@ class Reporting:
         Raises:
             UserError: a folder has no results, or those of another kind or of several encoders.
         """
-        evaluated = self.read_runs(folders)
+        evaluated = self.read_summaries(folders)
         runs = [*evaluated, *self.read_baselines(folders)]
         overview = self.overview(runs)
         names, *columns = zip(overview.header, *overview.rows, strict=True)
@@ -201,11 +201,11 @@ class Reporting:
                 return [Verdict(text if len(run.tasks) == 1 else f"{summary.task.title}: {text}", None)]
         return []
 
-    def baselines_of(self, folder: Path, results: Sequence[Result]) -> dict[str, RunSummary]:
+    def baselines_of(self, folder: Path, results: Sequence[Result]) -> dict[str, EvaluationSummary]:
         """Return title -> summary of each baseline of an evaluation."""
         return {title: self.summarize(scores, title) for title, scores in read_baselines(folder, results).items()}
 
-    def verdicts_of(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> list[Verdict]:
+    def verdicts_of(self, run: EvaluationSummary, baselines: Mapping[str, EvaluationSummary]) -> list[Verdict]:
         """Return the verdicts on a run.
 
         A run of one task has a verdict on each split with labels, and perhaps a warning of its probabilities. A run of
@@ -227,7 +227,7 @@ class Reporting:
             sentences.append(Verdict(POORLY_CALIBRATED.format(percent(error)), False))
         return sentences
 
-    def verdict_of_many(self, run: RunSummary, baselines: Mapping[str, RunSummary]) -> Verdict:
+    def verdict_of_many(self, run: EvaluationSummary, baselines: Mapping[str, EvaluationSummary]) -> Verdict:
         """Return the verdict on a run of several tasks, good if it is above every baseline on most compared tasks."""
         averages = "".join(f"{name} {percent(value)} %. " for name, value in run.averages.items() if value is not None)
         titles: dict[str, list[str]] = {"above": [], "level": [], "below": [], "no verdict": []}
@@ -250,11 +250,11 @@ class Reporting:
         """Return why the runs of a task allow no verdict on a split; "" if they allow one."""
         return too_unknown(unknown_share(summary)) or too_few(examples_of(summary, split), self.unit)
 
-    def read_runs(self, folders: Sequence[Path]) -> list[RunSummary]:
+    def read_summaries(self, folders: Sequence[Path]) -> list[EvaluationSummary]:
         """Return the summary of each folder, from its results."""
         return [self.summarize(read_evaluation(folder), name) for folder, name in names_of(folders).items()]
 
-    def read_baselines(self, folders: Sequence[Path]) -> list[RunSummary]:
+    def read_baselines(self, folders: Sequence[Path]) -> list[EvaluationSummary]:
         """Return a summary of each baseline and folder; folders in which a baseline has equal scores share one."""
         groups: dict[str, dict[str, tuple[list[Result], list[str]]]] = defaultdict(dict)
         for folder, name in names_of(folders).items():
@@ -267,7 +267,7 @@ class Reporting:
                 rows.append(self.summarize(results, title if len(group) == 1 else f"{title} of {', '.join(names)}"))
         return rows
 
-    def summarize(self, results: Sequence[Result], name: str) -> RunSummary:
+    def summarize(self, results: Sequence[Result], name: str) -> EvaluationSummary:
         """Return the summary of the results in the folder `name`.
 
         Raises:
@@ -285,7 +285,7 @@ class Reporting:
         for title, names in self.averages.items():
             medians: list[Any] = [tasks[task].headline.median if task in tasks else None for task in names]
             means[title] = None if None in medians else statistics.fmean(medians)
-        return RunSummary(name, ordered[0].model, ordered[0].parameters, tasks, means)
+        return EvaluationSummary(name, ordered[0].model, ordered[0].parameters, tasks, means)
 
     def tasks_of(self, results: Sequence[Result]) -> dict[str, ScoredTask]:
         """Return name -> task: the official tasks, then those of the results that are named after their data.
@@ -305,14 +305,14 @@ class Reporting:
                 tasks_by_name[result.task] = ScoredTask(result.task, title, headlines[0], columns=columns)
         return tasks_by_name
 
-    def tasks_in(self, runs: Sequence[RunSummary]) -> dict[str, ScoredTask]:
+    def tasks_in(self, runs: Sequence[EvaluationSummary]) -> dict[str, ScoredTask]:
         """Return name -> task of the runs: official tasks in their order, then others."""
         tasks_by_name = {name: summary.task for run in runs for name, summary in run.tasks.items()}
         return {name: tasks_by_name[name] for name in [*self.tasks, *tasks_by_name] if name in tasks_by_name}
 
     # ---- blocks
 
-    def blocks(self, runs: Sequence[RunSummary], details: Blocks) -> Blocks:
+    def blocks(self, runs: Sequence[EvaluationSummary], details: Blocks) -> Blocks:
         """Return the blocks of the report without title and verdicts; `details` are put behind the scores."""
         overview, *remarks = self.section(runs)
         blocks: Blocks = [Heading("Development sets"), Text(f"Scores in {unit_of_scores(runs)}."), overview, *remarks]
@@ -351,7 +351,7 @@ class Reporting:
         about = f"All scores are in percent, on development sets unless they begin with test. Higher is better{but}."
         return [*(metric.definition for metric in metrics if metric.definition), *self.definitions, about]
 
-    def section(self, runs: Sequence[RunSummary]) -> Blocks:
+    def section(self, runs: Sequence[EvaluationSummary]) -> Blocks:
         """Return the overview, and remarks on incomplete data: the part of the report that other pages include."""
         remarks = []
         for run in runs:
@@ -364,7 +364,7 @@ class Reporting:
         overview = self.overview(runs)
         return [overview, BulletList(remarks)] if remarks else [overview]
 
-    def overview(self, runs: Sequence[RunSummary]) -> Table:
+    def overview(self, runs: Sequence[EvaluationSummary]) -> Table:
         """Return a table with a row per run: scores, averages, and `ABOUT_RUNS`.
 
         If the only task is named after the user's data, the titles of columns are those of metrics alone.
@@ -389,7 +389,7 @@ class Reporting:
             rows.append(row)
         return table_of(rows)
 
-    def charts(self, runs: Sequence[RunSummary]) -> list[Dots]:
+    def charts(self, runs: Sequence[EvaluationSummary]) -> list[Dots]:
         """Return a chart of each task's headline metric, percent: seeds and medians of runs, medians of baselines."""
         charts = []
         for name, task in self.tasks_in(runs).items():
@@ -410,7 +410,7 @@ class Reporting:
                 charts.append(Dots(f"{task.title} {self.title_of(task.headline)}, percent", rows, lines))
         return charts
 
-    def _by_seed(self, runs: Sequence[RunSummary]) -> Blocks:
+    def _by_seed(self, runs: Sequence[EvaluationSummary]) -> Blocks:
         """Return a table per task with all metrics and seeds. A metric without a title is shown by its name."""
         blocks: Blocks = []
         for name, task in self.tasks_in(runs).items():
@@ -435,7 +435,7 @@ class Reporting:
             blocks += [Heading(task.title, 3), table_of(rows)]
         return blocks
 
-    def _published_table(self, published: Sequence[PublishedScores], runs: Sequence[RunSummary]) -> Table:
+    def _published_table(self, published: Sequence[PublishedScores], runs: Sequence[EvaluationSummary]) -> Table:
         """Return a table of runs above published rows, with the tasks that both have; without runs, with all tasks."""
         tasks = self.tasks_in(runs) if runs else self.tasks
         columns = {
@@ -517,7 +517,7 @@ def unknown_share(summary: TaskSummary) -> float:
     return max(result.settings.get(UNKNOWN_SHARE, 0.0) for result in summary.results)
 
 
-def rivals_of(summary: TaskSummary, baselines: Mapping[str, RunSummary], split: str = "dev") -> list[Rival]:
+def rivals_of(summary: TaskSummary, baselines: Mapping[str, EvaluationSummary], split: str = "dev") -> list[Rival]:
     """Return the baselines with which a task's headline metric on a split is compared, the best one first.
 
     The error of a difference is made of the std of both scores and of the paired error of the rows that both have
@@ -564,7 +564,7 @@ def percent(fraction: float | None, digits: int = 1, empty: str = "–") -> str:
 
 
 def cell(
-    run: RunSummary,
+    run: EvaluationSummary,
     task: str,
     metric: str,
     *,
@@ -590,13 +590,13 @@ def cell(
     return text + "".join(f" ({count} of {len(summary.results)} {what})" for what, count in remarks.items() if count)
 
 
-def unit_of_scores(runs: Sequence[RunSummary]) -> str:
+def unit_of_scores(runs: Sequence[EvaluationSummary]) -> str:
     """Return the unit of the scores in words: `percent`, or `percent, median ± std` if any task has several seeds."""
     has_spread = any(len(summary.results) > 1 for run in runs for summary in run.tasks.values())
     return "percent, median ± std" if has_spread else "percent"
 
 
-def seeds_cell(run: RunSummary) -> str:
+def seeds_cell(run: EvaluationSummary) -> str:
     """Return the number of seeds as text, such as `5`, or `1 to 5` if it differs between tasks."""
     counts = {len(summary.results) for summary in run.tasks.values()}
     return " to ".join(map(str, sorted({min(counts), max(counts)})))

@@ -167,8 +167,8 @@ class Metric:
             worst one.
         error: the rule of a value's standard error: "share" for a share of the examples, or for a mean of values in
             [0, 1], whose error is at most that of a share; "correlation" for one in [-1, 1]; "none" for a number
-            without a rule, such as a loss. Shares are shown in percent by all reports, other values by those of
-            fine-tuning.
+            without a rule, such as a loss. All reports show shares in percent; reports of fine-tuning show all other
+            values in percent, too.
     """
 
     name: str
@@ -277,7 +277,7 @@ class TaskSummary(NamedTuple):
         return sum(result.collapsed for result in self.results)
 
 
-class RunSummary(NamedTuple):
+class EvaluationSummary(NamedTuple):
     """All results of one model, or of one baseline, in one folder: a row of a table.
 
     Args:

@@ -426,8 +426,10 @@ class SweepRow(NamedTuple):
         score: median of the metric; nan if one of the points has no value, because a median of the others would be too
             good.
         std: standard deviation over the points, or over the fine-tuning runs of a single point; nan for a single run.
-        error: standard error of the score, from `std` and the size of the development set.
-        baseline: median of the metric of token frequencies, on the same masks; nan if there is none.
+        error: error of a single run, by which rows are compared: the root of the sum of the squares of `std` and, for
+            the score of a task, of the sampling error of the first point. A `std` of nan counts as 0.
+        baseline: median of the same metric, on the same masks, for a baseline that knows only how frequent tokens are;
+            nan if there is none.
     """
 
     values: dict[str, str]
@@ -463,6 +465,7 @@ def sweep_rows(sweep: Sweep, frame: pd.DataFrame, metric: str) -> list[SweepRow]
         baseline = math.nan if baselines is None else baselines.astype(float).median()
         row = SweepRow(row_values, [*points["point"]], seeds, scores.median(skipna=False), std, error, baseline)
         rows.append(row)
+    # Another metric than that of the sweep is a score of fine-tuning (`ranking_metric`), of which more is better.
     sign = -1 if sweep.goal == "maximize" or metric != sweep.metric["name"] else 1
     return sorted(rows, key=lambda row: (math.isnan(row.score), sign * row.score))
 
@@ -499,7 +502,9 @@ def why_no_verdict(reporting: Reporting, evaluations: Sequence[Path], metric: st
         metric: the metric that ranks the points: an average, or `median/TASK`.
     """
     names = reporting.averages.get(metric, [metric.removeprefix("median/")])
-    summaries = [run.tasks[name] for run in reporting.read_runs(evaluations) for name in names if name in run.tasks]
+    summaries = [
+        run.tasks[name] for run in reporting.read_summaries(evaluations) for name in names if name in run.tasks
+    ]
     return next(filter(None, map(reporting.why_no_verdict, summaries)), "")
 
 

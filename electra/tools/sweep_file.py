@@ -391,7 +391,7 @@ def glue_words(config: str | None, flags: str | None) -> list[str] | None:
     """Return the words behind `electra glue` that the values of --glue and --glue_flags give; None without --glue.
 
     Raises:
-        UserError: `config` is no file, or the flags cannot be split into words.
+        UserError: there are flags without --glue, `config` is no file, or the flags cannot be split into words.
     """
     if config is None:
         check(flags is None, "glue_flags", flags, "given with --glue CONFIG")
@@ -487,7 +487,7 @@ def read_metrics(commands: Commands, name: str) -> dict[str, float | None]:
             for prefix, title in ((f"{group}/", column), (f"{group}/fixed_", f"fixed: {column}")):
                 metrics |= {prefix + metric: value for metric, value in held_out.get(title, {}).items()}
     for path in commands.evaluations([name]):
-        (run,) = commands.reporting.read_runs([path])
+        (run,) = commands.reporting.read_summaries([path])
         metrics |= run.scalars
         for task, summary in run.tasks.items():
             headline = summary.metric(summary.task.headline)

@@ -26,8 +26,8 @@ from electra.base.files import (
     read_yaml,
     replace_folder,
     run_options,
-    write_as_yaml,
     write_json,
+    yaml_text,
 )
 from electra.core.errors import UserError
 from tests.conftest import refused
@@ -196,4 +196,4 @@ def test_scalars_of_yaml_are_read_with_their_types(text, value):
 def test_written_yaml_is_read_back_by_yaml_1_1_and_1_2(load):
     texts = ["no", "on", "010", "1:30", "1e5", "1e-4", "0o17", "2024-01-01", "", "~", ".inf", "1_000", "a: b", "é"]
     values = {"texts": texts, "numbers": [0, -3, 0.5, 1e-4, 1e30, float("inf")], "others": [True, None, {}]}
-    assert load(write_as_yaml(values)) == values
+    assert load(yaml_text(values)) == values

@@ -57,6 +57,7 @@ def test_features_are_the_states_of_the_named_layers(model_type):
     ids, mask = inputs(encoder)
     with torch.no_grad():
         output = encoder(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+    # The last state is `output[0]`, which other heads read; the last of `hidden_states` may lack a final norm.
     states = [state[torch.arange(2)[:, None], POSITIONS] for state in (*output.hidden_states[:-1], output[0])]
     assert len(states) == 5
     chosen = {

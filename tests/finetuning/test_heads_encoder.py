@@ -214,11 +214,11 @@ def test_shards_and_pickled_weights_are_loaded_too(save, electra):
     ("damage", "named"),
     [  # a number alone is that of the missing weights
         (lambda folder: edit_weights(folder, drop("electra.encoder.layer.1.output.dense.bias")), "dense.bias"),
-        (lambda folder: edit_weights(folder, drop("electra.encoder.")), " 32 "),
+        (lambda folder: edit_weights(folder, drop("electra.encoder.")), "32 weights"),
         (lambda folder: edit_weights(folder, make_nan("electra.encoder.layer.0.output.dense.bias")), "not finite"),
         (lambda folder: edit_config(folder, intermediate_size=32), "(24,), not (32,)"),
         (lambda folder: edit_config(folder, hidden_size=0), "weights"),
-        (lambda folder: edit_config(folder, num_hidden_layers=1), " 16 "),  # no layer is dropped in silence
+        (lambda folder: edit_config(folder, num_hidden_layers=1), "16 weights"),  # no layer is dropped in silence
         (lambda folder: edit_config(folder, model_type="elektra"), "'elektra'"),
         (lambda folder: (folder / "config.json").unlink(), "config.json"),
         (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),

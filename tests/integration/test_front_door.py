@@ -64,6 +64,13 @@ def make_trainer(parts, output, **options):
     return ElectraTrainer(model=model, args=args, train_dataset=corpus, processing_class=tokenizer, segments=segments)
 
 
+def train_run(parts, output):
+    """The trainer of a whole run."""
+    trainer = make_trainer(parts, output)
+    trainer.train()
+    return trainer
+
+
 def weights(checkpoint):
     return load_file(checkpoint / "model.safetensors")
 
@@ -89,8 +96,7 @@ def test_a_run_in_python_is_the_run_of_the_command(parts, tmp_path):
 
 @pytest.mark.slow
 def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path, caplog):
-    whole = make_trainer(parts, tmp_path / "whole")
-    whole.train()
+    train_run(parts, tmp_path / "whole")
     make_trainer(parts, tmp_path / "parts", max_steps=4, warmup_steps=1, lr_scheduler_type="constant").train()
     other = make_trainer(parts, tmp_path / "parts", warmup_steps=1, lr_scheduler_type="constant")
     with caplog.at_level("INFO", "electra"):
@@ -105,6 +111,11 @@ def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path, capl
             make_trainer(parts, tmp_path / "whole", per_device_train_batch_size=2).train(resumed)
     with pytest.raises(UserError, match="no checkpoint"):
         make_trainer(parts, tmp_path / "new").train(resume_from_checkpoint=True)
+
+
+@pytest.mark.slow
+def test_transformers_opens_the_networks_and_the_checkpoint_of_a_run(parts, tmp_path):
+    whole = train_run(parts, tmp_path / "whole")
     whole.model.discriminator.save_pretrained(tmp_path / "mine")
     network = AutoModelForPreTraining.from_pretrained(tmp_path / "mine")
     assert torch.equal(network.electra.embeddings.word_embeddings.weight.cpu(),
@@ -117,7 +128,11 @@ def test_train_continues_where_the_folder_has_a_checkpoint(parts, tmp_path, capl
         ours, theirs = (one.state_dict() for one in (whole.model, joint))
         assert isinstance(joint, ElectraForJointPretraining) and ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name].cpu(), theirs[name]) for name in ours)
-    metrics = electra.finish_run(whole)
+
+
+@pytest.mark.slow
+def test_finish_run_exports_the_networks_and_measures_them(parts, tmp_path):
+    metrics = electra.finish_run(train_run(parts, tmp_path / "whole"))
     assert (tmp_path / "whole" / "discriminator" / "model.safetensors").is_file()
     assert json.loads((tmp_path / "whole" / "metrics.json").read_text())["held_out"] == metrics["held_out"]
     assert metrics["held_out"].keys() >= {"trained"}

@@ -32,7 +32,7 @@ def test_two_processes_give_the_results_of_one(tmp_path, glue_tokenizer):
     write_encoder(tmp_path / "encoder", glue_tokenizer, dropout=0.0)
     write_glue(tmp_path / "glue", "MNLI")
     options = {"tasks": ["mnli"], "num_seeds": 1, "use_cpu": True, "head_dropout": 0, "learning_rate": 1e-2}
-    options["bf16"] = False  # whose rounding is more than what is compared
+    options["bf16"] = False  # rounding in bf16 exceeds the tolerance below
     argv = flags(tmp_path, experiment_name="two", **{**options, "per_device_train_batch_size": 4})
     ranks = fork_ranks(glue, argv, folder=tmp_path)
     assert exit_codes(ranks) == [0, 0], ranks[0].log.read_text()

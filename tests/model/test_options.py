@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import torch
 
-from electra.base.options import without_effect
+from electra.base.options import warn_without_effect
 from electra.core.backbones import UNIFORM
 from electra.core.errors import UserError
 from electra.core.objectives import KEYS, OBJECTIVES, OF_STAGES, check_values, objective_of, unread_options
@@ -80,7 +80,7 @@ def test_each_option_that_networks_read_changes_them(objective, is_uniform, word
     """An option that does nothing beside this objective has a `Need`, of which the user is told."""
     sizes = ModelArguments(generator_type=UNIFORM if is_uniform else None, num_hidden_layers=2)
     before = networks_of(sizes, objective, wordpiece_tokenizer)
-    without = without_effect(MODEL_NEEDS, {**vars(sizes), **vars(ObjectiveArguments(objective=objective))}, ())
+    without = warn_without_effect(MODEL_NEEDS, {**vars(sizes), **vars(ObjectiveArguments(objective=objective))}, ())
     without |= {"initialization"} | ({"generator_type"} if is_uniform else set())  # the first decides weights alone
     for option in fields(ModelArguments):
         if option.name in without or rules_of(option).of_run:

@@ -456,7 +456,7 @@ def test_each_start_goes_on_where_the_table_says_and_loses_nothing(state, finish
         ("notes", "auto", "--experiment_name"),
     ],
 )
-def test_a_refusal_says_why_and_what_to_do(state, way, named, finished_run, base):
+def test_a_refusal_names_its_reason_or_what_to_do(state, way, named, finished_run, base):
     output = base / f"{state} {way}" / "output"
     make_state(state, finished_run, output)
     with raises(UserError, match=named):

@@ -221,7 +221,7 @@ def test_the_chart_has_every_seed_and_what_needs_no_network(tmp_path):
     for seed in (50, 60, 70):
         path = folder / "predictions" / f"rte-{seed}-baselines.json"
         path.write_text(json.dumps({"majority or mean": {"accuracy": 0.5}}))
-    runs = [*GLUE.read_runs([folder]), *GLUE.read_baselines([folder])]
+    runs = [*GLUE.read_summaries([folder]), *GLUE.read_baselines([folder])]
     (chart,) = GLUE.charts(runs)
     assert chart.title == "RTE acc, percent" and chart.lines == {"one answer to all": approx(50)}
     row = chart.rows["a"]
@@ -233,7 +233,7 @@ def test_the_chart_has_every_seed_and_what_needs_no_network(tmp_path):
 def test_a_single_score_has_no_chart(tmp_path, seeds, charts):
     results = [result("squad_v1", seed, {"exact_match": 0.5, "f1": 0.6}) for seed in seeds]
     folder = run_folder(tmp_path / "a", results, "squad")
-    assert len(SQUAD.charts(SQUAD.read_runs([folder]))) == charts
+    assert len(SQUAD.charts(SQUAD.read_summaries([folder]))) == charts
 
 
 def test_numbers_with_and_without_a_spread_stay_aligned():

@@ -33,7 +33,11 @@ def test_a_tokenizer_without_an_unknown_token_knows_all():
     counts = UnknownTokens()
     counts.add([[0, 1, 2]], Bytes())
     assert counts == UnknownTokens(tokens=2, rows=1)
-    assert UnknownTokens().share == 0 and UnknownTokens(tokens=1, unknown=1).share == 1
+
+
+def test_the_share_is_0_without_tokens_and_1_if_all_are_unknown():
+    assert UnknownTokens().share == 0
+    assert UnknownTokens(tokens=1, unknown=1).share == 1
 
 
 def test_more_unknown_tokens_than_five_in_a_hundred_are_warned_of(caplog):

@@ -1,4 +1,4 @@
-"""The segment policy `windows`: evenly spaced windows of each document, anew in every epoch."""
+"""The base of all segment policies, and the policy `windows`: evenly spaced windows, anew in every epoch."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,9 @@ DEFAULT_OPTIONS = SegmentArguments()
 
 @dataclass(eq=False)
 class Policy:
-    """A segment policy: how chosen documents of a cache become segments.
+    """The base of all segment policies; each adds `__len__` and `cut` of `SegmentPolicy`.
+
+    A policy says how chosen documents of a cache become segments.
 
     Args:
         documents: numbers of the documents, int64 (D,).
@@ -39,7 +41,7 @@ class Policy:
     options: SegmentArguments = DEFAULT_OPTIONS
 
     def __post_init__(self) -> None:
-        """Prepare the tables from which `cut` reads."""
+        """Prepare the tables from which `cut` reads; the base has none."""
 
 
 DOCUMENTS_PER_SUM = 64

@@ -38,6 +38,7 @@ def predictor_of_texts(
     labels = LabelSet(kinds.get(config.problem_type, SINGLE), classes)
     thresholds = read_thresholds(saved, asked_columns.model) if labels.kind == SEVERAL else None
     return Predictor(
+        # Its head is new; `forward_of` puts the saved one in its place.
         EncoderWithHead(saved.model.base_model, "hf", config.num_labels),
         parse or partial(read_example, TextColumns(text, pair)),
         partial(answer_texts, saved, labels, thresholds),
@@ -81,9 +82,10 @@ def answer_texts(
     in_windows = saved.settings.get("long_texts") == "windows"
     rows, owners = encode_texts(examples, saved.tokenizer, saved.settings["max_length"], in_windows)
     logits = mean_by_text(forward(rows), owners)
+    predictions = class_names_of(labels, decide_classes(labels, logits, thresholds))
     answers = []
-    for name, row in zip(class_names_of(labels, decide_classes(labels, logits, thresholds)), logits, strict=True):
-        columns = {"prediction": name}
+    for prediction, row in zip(predictions, logits, strict=True):
+        columns = {"prediction": prediction}
         if labels.kind == SINGLE:
             columns["probability"] = float(softmax(row).max())
         elif labels.kind == SEVERAL:

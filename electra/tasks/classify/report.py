@@ -13,7 +13,7 @@ from electra.finetuning.labelled.metrics import LABEL_METRICS, THRESHOLD_METRICS
 from electra.report.blocks import Blocks, Fold
 from electra.report.classes import Details, class_blocks
 from electra.report.evaluation import BAG_OF_WORDS_DEFINITION, Reporting
-from electra.report.results import Result, RunSummary, by_name, defined, read_evaluation
+from electra.report.results import EvaluationSummary, Result, by_name, defined, read_evaluation
 
 CLASSIFY_METRICS = by_name(*LABEL_METRICS, *THRESHOLD_METRICS, test=True)
 """The metrics of classification, also of a test set."""
@@ -32,7 +32,7 @@ CLASSIFY_DEFINITIONS = (
 """Definitions for the end of a report, behind those of the metrics."""
 
 
-def describe_classes(folders: Mapping[Path, str], runs: Sequence[RunSummary]) -> Blocks:
+def describe_classes(folders: Mapping[Path, str], runs: Sequence[EvaluationSummary]) -> Blocks:
     """Return blocks with classes and confusions of the best run of each folder, folded if there are several folders.
 
     Args:

@@ -24,7 +24,7 @@ from electra.data.lines import extension_of, open_lines
 
 logger = logging.getLogger(__name__)
 
-DOCUMENT = "-DOCSTART-"
+DOCUMENT_START = "-DOCSTART-"
 """First word of the line that begins a document, as CoNLL-2003 writes it."""
 CELLS = re.compile(r"[^ \t]+")  # not \S: U+00A0 and others occur within words
 """A cell of a line whose columns are separated by spaces and tabs."""
@@ -105,7 +105,7 @@ def read_columns(
     width = _check_widths(lines, path)
     is_numbered = word_column is not None and (label_column is not None or not needs_labels)
     place = f"{path}:{lines[0].number}"
-    if width > 2 and not (is_universal or is_numbered or any(text.startswith(DOCUMENT) for text in texts)):
+    if width > 2 and not (is_universal or is_numbered or any(text.startswith(DOCUMENT_START) for text in texts)):
         raise no_form(
             place, f"has {width} columns; number those of word and label, such as --word_column 0 --label_column 1"
         )
@@ -158,7 +158,7 @@ def _read_sentences(texts: Sequence[str]) -> list[list[Line]]:
 
 def _is_text(text: str) -> bool:
     """Return False for a blank line and for the beginning of a document."""
-    return bool(text.strip(" \t")) and not text.startswith(DOCUMENT)
+    return bool(text.strip(" \t")) and not text.startswith(DOCUMENT_START)
 
 
 def _cells(text: str, *, is_by_tab: bool) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from electra.report.blocks import Blocks, Heading, Text, table_of
 from electra.report.evaluation import Reporting, cell, unit_of_scores
-from electra.report.results import RunSummary, ScoredTask
+from electra.report.results import EvaluationSummary, ScoredTask
 from electra.tasks.tagging.metrics import OF_TYPE, TAGGING_METRICS
 
 TAGGING_TASKS = {
@@ -19,7 +19,7 @@ TAGGING_DEFINITIONS = (
 """Further sentences for the end of a report."""
 
 
-def describe_types(folders: Mapping[Path, str], runs: Sequence[RunSummary]) -> Blocks:
+def describe_types(folders: Mapping[Path, str], runs: Sequence[EvaluationSummary]) -> Blocks:
     """Return a table with the F1 of each type of entity, a column for each run; [] if there are no types.
 
     Args:

@@ -14,7 +14,7 @@ from electra.base.typed import check_type
 from electra.core.errors import UserError, abridged
 from electra.data.rows import TEXT_COLUMN, Columns, PlacedRow, parse_value, shown_names, text_of
 from electra.finetuning.row_checks import is_unlabelled, read_all
-from electra.tasks.tagging.columns import DOCUMENT, TaggedSentence, no_form
+from electra.tasks.tagging.columns import DOCUMENT_START, TaggedSentence, no_form
 from electra.tasks.tagging.schemes import LabelledSpan, labels_of, words_of
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,9 @@ def read_sentences(
     *,
     needs_labels: bool = True,
 ) -> list[TaggedSentence]:
-    """Return the sentences in rows of words and labels, or of texts and spans; rows without words are left out.
+    """Return the sentences in rows of words and labels, or of texts and spans.
+
+    Rows without words are left out, and so are those whose only word is -DOCSTART-, the beginning of a document.
 
     Args:
         label_column: name of the column of labels or of spans; None for the usual names.
@@ -45,7 +47,7 @@ def read_sentences(
     """
     read = partial(read_sentence, label_column=label_column, no_label=no_label, needs_labels=needs_labels)
     sentences = read_all(rows, lambda placed: read(*placed))
-    sentences = [sentence for sentence in sentences if sentence.words not in ([], [DOCUMENT])]
+    sentences = [sentence for sentence in sentences if sentence.words not in ([], [DOCUMENT_START])]
     if not sentences:
         raise UserError("there are no sentences; name data with words")
     cut_places = [sentence.place for sentence in sentences if sentence.is_cut]
@@ -71,23 +73,23 @@ def read_sentence(
         raise UserError(f"{place} has the columns {shown_names(row)}; choose the labels with --label_column")
     if needs_labels and not columns:
         raise no_form(place, f"has no labels of its words; its columns are {shown_names(row)}; see --label_column")
-    label = row[columns[0]] if columns else None
-    value = parse_value(label)
-    labels: list[Any] | None = None
-    if not is_unlabelled(label if value is None else value, no_label):
+    written = row[columns[0]] if columns else None
+    value = parse_value(written)
+    items: list[Any] | None = None  # labels of words, or spans
+    if not is_unlabelled(written if value is None else value, no_label):
         if not isinstance(value, list):
-            raise no_form(place, f"has {abridged(label)} in the column '{columns[0]}', not a list")
-        labels = value
+            raise no_form(place, f"has {abridged(written)} in the column '{columns[0]}', not a list")
+        items = value
     if tokens is not None:
-        return TaggedSentence(place, tokens, None if labels is None else check_tags(labels, tokens, place))
+        return TaggedSentence(place, tokens, None if items is None else check_tags(items, tokens, place))
     text = text_of(row, TEXT_COLUMN, place)
     bounds = words_of(text)
     words = [text[start:end] for start, end in bounds]
-    if labels is None:
+    if items is None:
         return TaggedSentence(place, words, None)
     if row.get("answer") in ("reject", "ignore"):
         raise no_form(place, f"has the answer '{row['answer']}' of its annotator, so its spans are wrong")
-    spans = [read_span(span, text, place) for span in labels]
+    spans = [read_span(span, text, place) for span in items]
     edges = {edge for span in spans for edge in (span.start, span.end)}
     is_cut = any(start < edge < end for start, end in bounds for edge in edges)
     return TaggedSentence(place, words, labels_of(bounds, spans, place), is_cut)

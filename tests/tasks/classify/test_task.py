@@ -383,7 +383,7 @@ def test_each_folder_has_its_own_constant_answer(tmp_path):
     rows = {run.name: run.tasks["t"].headline.median for run in CLASSIFY_REPORTING.read_baselines(parts)}
     assert rows == {"one answer to all of a, b": 0.2, "one answer to all of c": 0.6}
     assert [run.name for run in CLASSIFY_REPORTING.read_baselines(parts[:2])] == ["one answer to all"]
-    assert [run.name for run in CLASSIFY_REPORTING.read_runs(parts[:2])] == ["a", "b"]
+    assert [run.name for run in CLASSIFY_REPORTING.read_summaries(parts[:2])] == ["a", "b"]
 
 
 @pytest.mark.slow
