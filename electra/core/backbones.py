@@ -56,12 +56,7 @@ class Backbone(NamedTuple):
     lacks: tuple[str, ...] = ()
 
 
-_ROBERTA = Backbone(
-    lm_head=("lm_head",),
-    takes_attention_bias=True,
-    counts_positions_behind_padding=True,
-    settings={"type_vocab_size": 2},  # released RoBERTas have a single type
-)
+_ROBERTA = Backbone(lm_head=("lm_head",), takes_attention_bias=True, counts_positions_behind_padding=True)
 """The row of RoBERTa, which XLM-RoBERTa and others share."""
 _ROWS = {
     "electra": Backbone(
@@ -93,8 +88,6 @@ _ROWS = {
             "position_buckets": 256,
             "share_att_key": True,
             "norm_rel_ebd": "layer_norm",
-            "max_relative_positions": -1,
-            "type_vocab_size": 0,
         },
     ),
     # Rotary positions, which have no table, and no token types.

@@ -105,13 +105,10 @@ RECIPES: dict[str, Recipe] = {
     "mini": _CPU
     | {
         "vocab_size": 8192,
-        "hidden_size": 256,
         "embedding_size": 256,
         "num_hidden_layers": 6,
-        "num_attention_heads": 4,
         "intermediate_size": 512,
         "initializer_range": 0.04,
-        "learning_rate": 5e-4,
         "max_steps": 60_000,
     },
     # As many FLOPs (6 N T and attention) as small, within 1 %: gated feed-forward layers have a third matrix.

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 TOPICS = Path("pydoc_data", "topics.py")  # the text behind `help("topics")`: one long string per chapter
-SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", TOPICS.parent.name}
+SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", TOPICS.parent.name}
 """Folders of the standard library whose docstrings are no part of the built-in text."""
 MINIMUM_MODULE_CHARACTERS = 200  # a shorter module has a title, not prose
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])

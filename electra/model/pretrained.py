@@ -156,7 +156,7 @@ def read_config(source: str) -> PreTrainedConfig:
 
 NOT_OF_NETWORK = frozenset(
     (
-        *("_name_or_path", "architectures", "dtype", "transformers_version", STEP_KEY, POSITIONS_KEY),
+        *("_name_or_path", "architectures", "dtype", STEP_KEY, POSITIONS_KEY),
         *("use_cache", "output_attentions", "output_hidden_states", "return_dict"),
     )
 )
