@@ -56,6 +56,20 @@ def test_data_that_are_named_replace_those_of_a_file(verb, tmp_path):
     assert read(configured, "--dataset_name=f") == {"dataset_name"}
 
 
+@parametrize("verb", ["pretrain", "cache"])
+@parametrize("named", ["dataset_name", "train_file", "token_cache"])
+def test_a_text_that_is_named_replaces_those_of_a_file(verb, named, tmp_path):
+    """What a data set is read with goes with it; held-out files stay beside files and caches."""
+    of_texts = {"dataset_name": "a", "dataset_config_name": "b", "dataset_split": "c", "dataset_sampling": "0.5"}
+    lines = {**of_texts, "train_file": "d", "token_cache": "e", "validation_file": "f", "text_column": "g"}
+    line = CommandLine(VERBS_WITH_CONFIG[verb], "")
+    lines = {name: value for name, value in lines.items() if name in line.options}
+    (tmp_path / "a.yaml").write_text("".join(f"{name}: {value}\n" for name, value in lines.items()))
+    given = line.parse([f"--config={tmp_path / 'a.yaml'}", f"--{named}=h"]).given
+    kept = {"text_column"} | ({"validation_file"} if named != "dataset_name" else set())
+    assert given == {named} | (kept & lines.keys())
+
+
 @parametrize("verb", NOT_EMPTY)
 def test_a_name_that_is_empty_is_a_forgotten_value(verb):
     """Such as a variable of a shell that is not set, of which no run may say that it was the default."""

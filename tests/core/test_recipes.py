@@ -38,6 +38,20 @@ def test_the_tiny_recipe_goes_with_every_objective_of_networks_of_two_sizes(obje
     assert config.objective == objective
 
 
+def test_heads_are_64_wide_and_embeddings_as_wide_as_the_network_but_for_the_papers_small():
+    for name, recipe in RECIPES.items():
+        assert recipe["hidden_size"] == 64 * recipe["num_attention_heads"]
+        assert name in ("small", "small++") or recipe["embedding_size"] == recipe["hidden_size"]
+
+
+@parametrize(("name", "initializer_range"), [("tiny", 0.06), ("mini", 0.04)])
+def test_recipes_for_a_cpu_have_no_dropout_more_masks_and_wider_initial_weights(name, initializer_range):
+    recipe = RECIPES[name]
+    assert recipe["hidden_dropout_prob"] == recipe["attention_probs_dropout_prob"] == 0
+    assert recipe["mlm_probability"] == RECIPES["large"]["mlm_probability"] > RECIPES["small"]["mlm_probability"]
+    assert recipe["initializer_range"] == initializer_range
+
+
 def test_modern_small_costs_as_much_as_small():
     costs = []
     for name in ("small", "modern-small"):

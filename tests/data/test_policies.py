@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections import Counter
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ import torch
 from pytest import approx, raises
 from scipy import stats
 
+from electra.base.options import types_of
 from electra.core.corruption import choose_in_segments
 from electra.core.errors import UserError
 from electra.core.segments import PackedRow, Segment, SegmentCollator
+from electra.data.options import SegmentArguments
 from electra.data.policies import POLICIES, GooglePolicy, make_policy
 from electra.data.policies.packed import pack_lengths
 from tests.data.rows import contents
@@ -73,6 +76,11 @@ def text_of(segment):
 def mixed(make_numbered_cache):
     """Ten documents of each of LENGTHS, in mixed order."""
     return Corpus(make_numbered_cache, np.random.default_rng(0).permutation(LENGTHS * 10).tolist())
+
+
+def test_each_name_of_a_policy_has_one(mixed):
+    for name in get_args(types_of(SegmentArguments)["segment_policy"]):
+        assert len(mixed.policy(name)) > 0
 
 
 def test_windows_are_full_and_documents_get_their_share(mixed):

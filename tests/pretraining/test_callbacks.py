@@ -2,11 +2,13 @@
 
 import logging
 import math
+import re
 
 from pytest import approx
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from electra.pretraining.callbacks import DiscriminatorHealth, base_rate_loss
+from electra.pretraining.callbacks import DiscriminatorHealth, base_rate_loss, describe_logs
+from electra.report.metrics import LEADING_PANELS, PRETRAINING_METRICS
 from tests.helpers import parametrize
 
 NAMES = ("generator_loss", "discriminator_loss", "discriminator_auc", "discriminator_recall", "replaced_rate")
@@ -63,6 +65,27 @@ def verdict(rows, frequencies_auc=0.55, **options):
 )
 def test_the_verdict_follows_from_the_last_evaluation(rows, frequencies_auc, expected):
     assert f"the discriminator {expected}" in verdict(rows, frequencies_auc)
+
+
+def test_a_line_of_the_log_has_each_loss_and_what_leads_the_page():
+    """At [MASK] rather than at all chosen positions, where both are known."""
+    numbers = {name: 100 + number for number, name in enumerate(PRETRAINING_METRICS)}
+    losses = {name for name in numbers if "loss" in name}
+    shown = losses | {*LEADING_PANELS, "generator_entropy"} - {"all_tokens_accuracy"}
+    masked = {name.removesuffix("_mask_token") for name in numbers if name.endswith("_mask_token")}
+    for prefix in ("eval_", "eval_new_", "test_"):
+        logs = {f"{prefix}{name}": number for name, number in numbers.items()}
+        known = {f"{prefix}loss": 1, "eval_loss": 1, "eval_new_tokens": 1} if "eval" in prefix else {"test_loss": 1}
+        assert numbers_in(describe_logs({**logs, **known}, 5)) == {numbers[name] for name in shown - masked}
+        chosen = {key: number for key, number in logs.items() if not key.endswith("_mask_token")}
+        assert numbers_in(describe_logs({**chosen, **known}, 5)) == {
+            numbers[name] for name in shown if not name.endswith("_mask_token")
+        } - {numbers["masked_accuracy"]}
+
+
+def numbers_in(line):
+    """The numbers of a line that are metrics: 100 and more."""
+    return {int(float(word)) for word in re.findall(r"[\d.]+", line) if float(word) >= 100}
 
 
 def test_nothing_is_late_during_the_warm_up():

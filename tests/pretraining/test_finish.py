@@ -20,8 +20,9 @@ from transformers import (
 from transformers.pipelines import get_supported_tasks
 
 from electra.core.errors import UserError
+from electra.core.objectives import OBJECTIVES
 from electra.model.pretrained import locate_model
-from electra.pretraining.finish import export_networks
+from electra.pretraining.finish import ABOUT, export_networks
 from electra.report.runs import HAS_LEARNED
 from tests.helpers import contents, parametrize, read_json
 
@@ -38,6 +39,11 @@ def export(make_pair, wordpiece_tokenizer, plan, tmp_path):
         return export_networks(pair or make_pair(), wordpiece_tokenizer, tmp_path / "run", **values)
 
     return run
+
+
+def test_each_kind_of_network_has_sentences_for_its_card():
+    kinds = {objective.main_network.replace("LM", "language model") for objective in OBJECTIVES.values()}
+    assert ABOUT.keys() == kinds | {"generator"}
 
 
 @parametrize(

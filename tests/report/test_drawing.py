@@ -15,6 +15,17 @@ def test_the_same_numbers_give_the_same_bytes():
     assert all(text in dots for text in (b">a$b$<", b">x$y$<", b">seed $1$<"))
 
 
+def test_kinds_of_curves_and_eight_runs_are_told_apart():
+    kinds = ("training", "held-out", "frequencies")
+    panels = {"loss": [Curve(number, kind, [0, 1, 2], [1.0, 2.0, 3.0]) for number in range(8) for kind in kinds]}
+    lines = draw_curves(panels, [f"run {number}" for number in range(8)]).axes[0].lines
+    assert len({line.get_color() for line in lines}) == 8
+    training, held_out, frequencies = lines[:3]
+    assert held_out.get_linewidth() > frequencies.get_linewidth() > training.get_linewidth()
+    assert training.get_alpha() < 1 and frequencies.get_linestyle() == "--"
+    assert held_out.get_marker() == "o" and held_out.get_markersize() == 2
+
+
 def test_letters_of_other_scripts_need_no_font(recwarn):
     picture = render(draw_curves({"loss": [Curve(0, "training", [0, 1], [1.0, 2.0])]}, ["ข่าว"] * 2), "svg")
     assert "ข่าว" in picture.decode() and not [one for one in recwarn if "Glyph" in str(one.message)]

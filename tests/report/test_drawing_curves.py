@@ -5,7 +5,7 @@ from pathlib import Path
 from pytest import approx, raises
 
 from electra.core.errors import UserError
-from electra.report.metrics import make_panels, metric_title
+from electra.report.metrics import PRETRAINING_METRICS, make_panels, metric_title
 from electra.report.runs import RunRecord
 from tests.report.folders import HELD_OUT, evaluation_logs, logs_until, training_logs
 
@@ -44,6 +44,14 @@ def test_the_panels_are_those_of_the_original():
     assert ", ".join(map(metric_title, make_panels([record(logs)]))) == expected
 
 
+def test_metrics_without_a_panel_are_beside_another_that_has_one():
+    """Those of chosen positions beside those at [MASK], and others of the discriminator beside its AUC."""
+    line = {"step": 5, **{f"eval_{name}": 0.5 for name in (*PRETRAINING_METRICS, "loss")}}
+    without = {"generator_loss_mask_token", "masked_accuracy", "generator_entropy", "mlm_loss_mask_token"}
+    without |= {"discriminator_f1", "discriminator_mcc"}
+    assert make_panels([record([line])]).keys() == {*PRETRAINING_METRICS, "loss"} - without
+
+
 def test_several_runs_are_drawn_over_tokens():
     logs = training_logs([10, 20, 30, 40]) + evaluation_logs([15, 44])
     panels = make_panels([record(logs), record(logs)])
@@ -76,12 +84,17 @@ def test_the_panels_of_other_code_bases_have_their_names_and_values():
     logs = logs_until(100)
     for line in logs:
         if "eval_loss" in line:
-            line["eval_masked_accuracy_mask_token"] = 0.4
+            line |= {
+                "eval_masked_accuracy_mask_token": 0.4,
+                "eval_discriminator_f1": 0.5,
+                "eval_discriminator_mcc": 0.5,
+            }
     for names, expected in (
         ("google", "masked_lm_accuracy masked_lm_loss sampled_masked_lm_accuracy disc_loss disc_auc disc_accuracy "
          "disc_precision disc_recall"),
         ("rc2020", "loss generator_loss mlm_ACCURACY sampled_mlm_ACCURACY discriminant_token_loss "
-         "is_fake_token_ACCURACY is_fake_token_PRECISION is_fake_token_RECALL is_fake_token_AUC learning_rate"),
+         "is_fake_token_ACCURACY is_fake_token_PRECISION is_fake_token_RECALL is_fake_token_F1 is_fake_token_MCC "
+         "is_fake_token_AUC learning_rate"),
     ):  # fmt: skip
         panels = make_panels([record(logs, metrics={"held_out": HELD_OUT})], names)
         assert [metric_title(name, names) for name in panels] == expected.split()

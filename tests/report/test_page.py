@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +17,12 @@ from pytest import approx, raises
 
 from electra.base.samples import Sample, write_samples
 from electra.core.errors import UserError
-from electra.report.blocks import Code, Table, Text, to_html, without_folders
+from electra.pretraining.plan import Plan
+from electra.report.blocks import Code, Figure, Table, Text, to_html, without_folders
 from electra.report.command import main
 from electra.report.drawing import Curve, draw_curves
-from electra.report.metrics import make_panels, metric_title
-from electra.report.page import efficiency_section, report_blocks, try_to_report, write_run_report
+from electra.report.metrics import PRETRAINING_METRICS, make_panels, metric_title
+from electra.report.page import RUN_SIZES, efficiency_section, report_blocks, try_to_report, write_run_report
 from electra.report.runs import RunRecord, read_run
 from tests.helpers import ROOT
 from tests.report.folders import evaluation_logs, finished_run, logs_until, write_state
@@ -105,6 +106,20 @@ def test_tables_hold_results_plan_compute_options_and_no_secret(page):
     assert ": a/books.txt, 7 documents, 900 tokens, 100 steps of 8 x 16 tokens" in page
 
 
+def test_each_size_of_a_plan_and_each_cost_has_a_row():
+    numbers = {name: 1000 + number for number, name in enumerate(RUN_SIZES)}
+    plan = {name: numbers.pop(name) for name in [f.name for f in fields(Plan)] if name in numbers}
+    of_steps = {"segments_per_epoch", "tokens_per_step", "checkpoint_steps", "padding"}  # others follow from them
+    as_options = {"uniform_generator", "generator_steps", "tie"}
+    as_sentences = {"sources", "changes"}
+    assert {f.name for f in fields(Plan)} - plan.keys() == of_steps | as_options | as_sentences
+    costs = {"tokens", "training_seconds", "tokens_per_second", "device", "devices", "dtype", "peak_flops_per_second"}
+    assert numbers.keys() == costs
+    run = RunRecord("run", Path("run"), [], 5, {"plan": plan, "compute": numbers})
+    (table,) = re.findall(r"Plan and cost</summary>(.*?)</table>", to_html("", report_blocks([run], {})), re.DOTALL)
+    assert table.count("<tr>") == 1 + len(RUN_SIZES)
+
+
 def test_the_page_is_complete_and_loads_nothing(page):
     opened = Counter(re.findall(r"<([a-z0-9]+)[\s>]", page.replace("<!DOCTYPE", "")))
     closed = Counter(re.findall(r"</([a-z0-9]+)>", page)) + Counter(re.findall(r"<([a-z0-9]+)[^>]*/>", page))
@@ -118,6 +133,16 @@ def test_the_page_is_complete_and_loads_nothing(page):
     light, dark = (set(re.findall(r"(--\w+):", part)) for part in page.split("prefers-color-scheme: dark", 1))
     used = set(re.findall(r"var\((--\w+)\)", page))
     assert used and used <= light and used <= dark
+
+
+def test_what_shows_whether_networks_learn_leads_the_page():
+    """At [MASK] rather than at all chosen positions, where both are known."""
+    titles = "discriminator AUC, generator accuracy at [MASK], minimal pairs, linear probe, "
+    for without, of_language_model in (({}, "MLM accuracy at [MASK]"), ({"mlm_accuracy_mask_token"}, "MLM accuracy")):
+        line = {"step": 5, **{f"eval_{name}": 0.5 for name in PRETRAINING_METRICS if name not in without}}
+        run = RunRecord("run", Path("run"), [line], 5)
+        first = next(block for block in report_blocks([run], make_panels([run])) if isinstance(block, Figure))
+        assert first.text == f"Curves of {titles}{of_language_model}, accuracy at all tokens, copy gate AUC"
 
 
 def test_numbers_are_aligned_and_shares_in_percent(tmp_path):

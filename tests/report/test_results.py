@@ -14,6 +14,8 @@ from electra.core.errors import UserError
 from electra.finetuning.registry import TASKS, reporting_of
 from electra.report.blocks import Table, Text, Verdict, text_table, to_html, write_report
 from electra.report.command import main
+from electra.report.evaluation import options_of
+from electra.report.metrics import PRETRAINING_METRICS
 from electra.report.results import Metric, SeedScores, append_result, by_name, read_results
 from electra.tasks.glue.report import GLUE_REPORTING as GLUE
 from electra.tasks.glue.tasks import GLUE_TASKS
@@ -94,6 +96,27 @@ def test_the_errors_of_a_kind_are_named_in_its_report():
         about = reporting.explanations[-1]
         assert all(metric.title in about for name, metric in errors.items() if not name.startswith("test_"))
         assert ("except" in about) == bool(errors) and {*reporting.headlines} <= {*reporting.metrics}
+
+
+def test_metrics_of_pretraining_are_shares_but_for_losses_areas_and_a_correlation():
+    for name, metric in PRETRAINING_METRICS.items():
+        is_loss = "loss" in name
+        error = "none" if is_loss or name.endswith(("auc", "entropy")) else "share"
+        assert (metric.name, metric.lower_is_better) == (name, is_loss)
+        assert metric.error == ("correlation" if name.endswith("mcc") else error)
+
+
+def test_what_the_encoder_decided_is_among_the_options_of_an_evaluation(tmp_path):
+    decided = {"learning_rate": 1e-3, "layerwise_lr_decay": 1.0, "num_train_epochs": 5.0, "head": "hf_mean"}
+    settings = {**decided, "max_length": 64, "seen": "another setting"}
+    folder = run_folder(tmp_path / "run", [result("rte", 42, {"accuracy": 0.5}, settings=settings)])
+    assert options_of(folder) == {**decided, "max_length": 64}
+    (folder / "config.yaml").write_text("max_length: 32\n")  # given
+    other = {**settings, "learning_rate": 1e-4, "head": "linear"}
+    append_result(folder / "results.jsonl", result("rte", 43, {"accuracy": 0.5}, settings=other))
+    assert options_of(folder) == {"max_length": 32, "layerwise_lr_decay": 1.0, "num_train_epochs": 5.0}
+    tagging = result("rte", 42, {"accuracy": 0.5}, settings={"head": "linear"})  # that of a tagger is no option
+    assert options_of(run_folder(tmp_path / "other", [tagging])) == {}
 
 
 def test_one_encoder_may_have_several_names():

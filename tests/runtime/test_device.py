@@ -11,6 +11,7 @@ from torch.utils.benchmark import Timer
 from electra.base.console import counted
 from electra.runtime.device import (
     computes_bf16,
+    computing,
     device_name,
     measure_matmul_flops,
 )
@@ -19,6 +20,20 @@ from electra.runtime.device import (
 def test_the_peak_counts_two_operations_for_each_multiplication(monkeypatch):
     monkeypatch.setattr(Timer, "blocked_autorange", lambda self, **_: SimpleNamespace(times=[0.02, 0.01, 0.03]))
     assert measure_matmul_flops("cpu", torch.float32) == approx(2 * 1024**3 / 0.01)
+
+
+def test_products_of_a_cpu_are_faster_in_a_block_unless_rounding_was_chosen(monkeypatch):
+    monkeypatch.setattr("electra.runtime.device.has_exact_bf16_products", lambda: True)
+    products = torch.backends.mkldnn.matmul
+    before = products.fp32_precision
+    try:
+        for precision, expected in (("none", "bf16"), ("ieee", "bf16"), ("tf32", "tf32")):
+            products.fp32_precision = precision
+            with computing(torch.device("cpu")):
+                assert products.fp32_precision == expected
+            assert products.fp32_precision == precision
+    finally:
+        products.fp32_precision = before
 
 
 def test_the_processor_is_named_and_computes_bf16_if_it_says_so():

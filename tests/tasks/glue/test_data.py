@@ -58,6 +58,12 @@ def test_texts_and_labels_are_found_by_their_columns(task, text, expected, tmp_p
     assert read(tmp_path, task, text) == expected
 
 
+def test_each_class_of_a_task_has_a_name_and_is_written():
+    for task in (*KNOWN_TASKS.values(), DIAGNOSTICS):
+        classes = {"stsb": 0, "mnli": 3, "ax": 3}.get(task.name, 2)
+        assert len(task.labels) == len({*task.labels}) == len(task.written_labels) == classes
+
+
 def test_qqps_three_incomplete_rows_are_left_out_as_on_the_hub(tmp_path):
     text = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tcut in\n1\t2\t3\tone\ttwo\t0\n"
     assert read(tmp_path, "qqp", text) == Examples(["one"], ["two"], [0])
