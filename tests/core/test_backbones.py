@@ -26,6 +26,7 @@ from electra.core.errors import UserError
 from electra.core.networks import (
     ATTENTION,
     attention_bias,
+    attention_inputs,
     can_share_rows,
     class_of,
     encode,
@@ -150,6 +151,15 @@ def test_a_bias_made_once_hides_what_the_mask_hides(model_type, attention, batch
         words_as_padding = batch["input_ids"].masked_fill(~is_real, 7)
         hidden = encode(network, **{**batch, "input_ids": words_as_padding}, bias=bias)
         assert_close(hidden[is_real], expected[is_real], rtol=1e-5, atol=1e-6)
+
+
+@parametrize("attention", ["sdpa", "eager", ATTENTION])
+def test_attention_that_adds_numbers_takes_a_bias(attention):
+    config = tiny_network_config()
+    bias = attention_bias(torch.ones(1, 4).long(), torch.float32)
+    for implementation, takes_bias in ((attention, True), ("flash_attention_2", False)):
+        config._attn_implementation = implementation
+        assert can_share_rows(config, 4) == bool(attention_inputs(config, bias)) == takes_bias
 
 
 @parametrize("dtype", [torch.bfloat16, torch.float16, None])

@@ -331,6 +331,7 @@ STATES = {
     "another unfinished":             ("-2  no  no  no  no  no  no  no  no",  with_files("unfinished/precious")),
     "another generator":              ("-2  no  no  no  no  no  no  no  no",  with_files("generator/config.json")),
     "another report":                 ("-2  no  no  no  no  no  no  no  no",  with_files("report.html")),
+    "another picture":                ("-2  no  no  no  no  no  no  no  no",  with_files("training_curves.png")),
     "other samples":                  ("-2  no  no  no  no  no  no  no  no",  with_files("samples.json")),
     "another state":                  ("-2  no  no  no  no  no  no  no  no",  with_files("trainer_state.json")),
     "another metrics.json":           ("-2  no  no  no  no  no  no  no  no",  with_files("metrics.json")),
