@@ -95,8 +95,13 @@ def test_options_are_those_of_a_run_and_of_no_other_folder(tmp_path):
         (folder / "config.yaml").write_text("max_length: 64\n")
     assert run_options(str(tmp_path / "run")) == run_options(str(tmp_path / "run" / "discriminator"))
     assert run_options(str(tmp_path / "run"))["max_length"] == 64 and run_options(str(tmp_path / "model")) == {}
-    (tmp_path / "run" / "config.yaml").write_text("max_length: many\n")
-    assert "max_length" in refused(lambda: run_options(str(tmp_path / "run")))
+    of_numbers = ("max_length", "hidden_dropout_prob", "attention_probs_dropout_prob", "mlm_probability")
+    of_numbers += ("mlm_replacement_probability", "mlm_random_probability", "temperature", "disallow_correct")
+    for name, wrong in (*((name, "many") for name in of_numbers), ("objective", 5), ("tie", 5)):
+        (tmp_path / "run" / "config.yaml").write_text(f"{name}: {wrong}\nhidden_size: many\n")
+        assert name in refused(lambda: run_options(str(tmp_path / "run")))
+    (tmp_path / "run" / "config.yaml").write_text("hidden_size: many\n")  # which nothing else reads
+    assert run_options(str(tmp_path / "run")) == {"hidden_size": "many"}
 
 
 @parametrize("text", ["a: 1\na: 2", "b: {a: 1, a: 2}", "a: 1\n<<: {b: 1}\n<<: {c: 1}", "[" * 5000])

@@ -133,6 +133,58 @@ def test_options_without_effect_are_warned_of_and_have_none(tmp_path, caplog, op
     assert config.values()[unused] == expected.values()[unused]
 
 
+OF_TOKENIZER = "lowercase max_documents min_frequency strip_accents tokenizer_algorithm vocab_size"
+OF_EVALUATION = "eval_classify eval_corruption eval_pairs generator_gate"
+OF_SAMPLES = "disallow_correct temperature"
+OF_GENERATOR = (
+    "discriminator_weight generator_gate generator_intermediate_size generator_layer_size generator_size tie "
+    f"generator_num_attention_heads init_generator {OF_SAMPLES}"
+)
+ROTARY = "local_rope_theta rope_theta"
+
+
+@parametrize(
+    ("words", "more", "fewer"),
+    [
+        ("--objective=mlm", f"{OF_GENERATOR} generator_type eval_corruption", ""),
+        ("--objective=replace_mlm", "eval_corruption", ""),
+        ("--objective=electric", f"{OF_SAMPLES} eval_corruption", ""),
+        ("--objective=adversarial", OF_SAMPLES, ""),
+        ("--objective=two_stage --tie=none --generator_size=1", "discriminator_weight generator_gate "
+         "init_discriminator", "generator_steps init_from_generator"),
+        ("--objective=causal", f"{OF_GENERATOR} generator_type eval_corruption mlm_probability "
+         "mlm_random_probability mlm_replacement_probability", ""),
+        ("--generator_type=uniform", f"{OF_GENERATOR} mlm_random_probability mlm_replacement_probability", ""),
+        ("--discriminator_type=bert --generator_size=1", "embedding_size", ""),
+        ("--discriminator_type=modernbert --generator_size=1", "embedding_size", ROTARY),
+        ("--init_discriminator=b", OF_TOKENIZER, ROTARY),
+        ("--init_generator=b", OF_TOKENIZER, f"init_generator_layers {ROTARY}"),
+        ("--init_checkpoint=b", f"{OF_TOKENIZER} tokenizer_path init_discriminator init_generator initialization", ""),
+        ("--init_checkpoint=b --init_generator=b", f"{OF_TOKENIZER} tokenizer_path init_discriminator init_generator "
+         "initialization", ROTARY),
+        ("--tokenizer_path=b", OF_TOKENIZER, ""),
+        ("--token_cache=b", f"{OF_TOKENIZER} train_file dataset_name dataset_config_name dataset_split "
+         "dataset_sampling", ""),
+        ("--tokenizer_algorithm=unigram", "min_frequency", ""),
+        ("--validation_fraction=0", OF_EVALUATION, ""),
+        ("--validation_fraction=0 --validation_file=b", "", ""),
+        ("--eval_strategy=no", OF_EVALUATION, ""),
+        ("--budget=1h", "max_steps", ROTARY),
+        ("--max_steps=-1", "", "num_train_epochs"),
+        ("--plan", "", "device_flops utilization"),
+        ("--optim=adafactor", "adam_bias_correction", ""),
+        ("--lr_scheduler_type=cosine", "product_schedule", ""),
+        (f"--lr_scheduler_type={STABLE}", "product_schedule", "decay_steps"),
+    ],
+)  # fmt: skip
+def test_what_an_option_takes_the_effect_from_and_gives_it_to(words, more, fewer):
+    def unused(*words):
+        return parse_pretraining_arguments(["--train_file=a", "--max_steps=9", *words]).unused
+
+    usual, beside = unused(), unused(*words.split())
+    assert (beside - usual, usual - beside) == ({*more.split()}, {*fewer.split()})
+
+
 def test_a_decay_within_a_budget_is_a_share():
     budget = ["--train_file", "a.txt", "--budget", "1h", "--lr_scheduler_type", STABLE, "--decay_steps"]
     assert "--budget" in refused(lambda: parse_pretraining_arguments([*budget, "90"]))

@@ -18,8 +18,12 @@ def test_the_same_numbers_give_the_same_bytes():
 def test_kinds_of_curves_and_eight_runs_are_told_apart():
     kinds = ("training", "held-out", "frequencies")
     panels = {"loss": [Curve(number, kind, [0, 1, 2], [1.0, 2.0, 3.0]) for number in range(8) for kind in kinds]}
-    lines = draw_curves(panels, [f"run {number}" for number in range(8)]).axes[0].lines
+    (axes,) = draw_curves(panels, [f"run {number}" for number in range(8)]).axes
+    lines = axes.lines
     assert len({line.get_color() for line in lines}) == 8
+    names = ("training", "held-out text", "token frequencies")
+    assert [line.get_label() for line in lines[:3]] == [f"run 0, {name}" for name in names]
+    assert axes.xaxis.label.get_size() == 8
     training, held_out, frequencies = lines[:3]
     assert held_out.get_linewidth() > frequencies.get_linewidth() > training.get_linewidth()
     assert training.get_alpha() < 1 and frequencies.get_linestyle() == "--"

@@ -57,6 +57,12 @@ def test_the_ending_of_a_file_of_words_is_no_part_of_the_name_of_its_task():
         assert task_name(args.options, "kind") == "news.v2"
 
 
+def test_a_file_named_like_a_split_says_nothing_of_its_task():
+    for name in ("train", "training", "dev", "devel", "development", "val", "valid", "validation", "test", "eval"):
+        args = parse_tagging(["--pretrain_path=a", f"--train_file=news/{name}.tsv", "--validation_file=a"])
+        assert task_name(args.options, "kind") == "news"
+
+
 def test_the_folder_of_a_published_task_names_it():
     args = parse_tagging(["--pretrain_path=a", "--train_file=conll2003/eng.train", "--validation_file=a"])
     assert task_name(args.options, "kind") == "eng.train"
