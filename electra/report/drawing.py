@@ -19,7 +19,7 @@ COLOURS = ("#0b62c4", "#c2410c", "#047857", "#a21caf", "#a16207", "#0e7490", "#b
 """Colours of curves and scores, which remain distinguishable; further ones use them again."""
 STYLES: dict[str, dict[str, Any]] = {
     "training": {"linewidth": 0.8, "alpha": 0.8},
-    "held-out": {"linewidth": 1.5, "marker": "o", "markersize": 2},
+    "held-out": {"marker": "o", "markersize": 2},
     "frequencies": {"linewidth": 1.0, "linestyle": "--"},
 }
 """Kind of a curve -> the style of its line in matplotlib."""

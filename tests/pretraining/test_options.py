@@ -431,6 +431,44 @@ def test_an_extended_run_keeps_the_warm_up_that_it_had(tmp_path):
     assert resolve_options(args, run, 10, has_held_out=True).training.warmup_steps == 2
 
 
+INHERITED_BY_ANY_RUN = {
+    **{"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3, "tie": "word", "max_length": 64},
+    **{"mlm_probability": 0.2, "mlm_replacement_probability": 0.7, "mlm_random_probability": 0.1},
+}
+OF_NEXT_PHASE = {
+    **INHERITED_BY_ANY_RUN,
+    **{"discriminator_weight": 20.0, "generator_gate": ["loss", "1"], "temperature": 2.0, "disallow_correct": True},
+    **{"discriminator_type": "modernbert", "generator_type": "electra", "embedding_size": 96, "hidden_size": 192},
+    **{"num_hidden_layers": 5, "num_attention_heads": 3, "intermediate_size": 100, "max_position_embeddings": 640},
+    **{"initializer_range": 0.05, "generator_size": 0.5, "generator_layer_size": 0.25},
+    **{"generator_num_attention_heads": 1, "generator_intermediate_size": 50, "segment_policy": "packed"},
+    **{"per_device_train_batch_size": 7, "gradient_accumulation_steps": 2, "learning_rate": 1e-3},
+    **{"weight_decay": 0.2, "max_grad_norm": 2.0, "adam_beta1": 0.8, "adam_beta2": 0.98, "adam_epsilon": 1e-7},
+    **{"adam_bias_correction": False, "optim": "adamw_torch", "optim_args": "a=1", "optim_target_modules": "b"},
+}
+OF_EARLIER_RUN = {
+    **{"model_size": "tiny", "rope_theta": 500.0, "local_rope_theta": 600.0, "initialization": "local"},
+    **{"validation_fraction": 0.2, "test_fraction": 0.1, "max_eval_segments": 9, "eval_corruption": "a"},
+    **{"validation_file": ["b"], "text_column": "c", "cache_dir": "d", "experiment_name": "e"},
+    **{"max_steps": 77, "warmup_steps": 5.0, "product_schedule": True, "seed": 1, "eval_seed": 2, "threads": 2},
+    **{"eval_steps": 3.0, "save_steps": 4.0, "logging_steps": 5.0, "eval_pairs": "f", "checkpoint_fractions": [0.5]},
+}
+"""Options of a run with values that are no defaults: those that a run has from that of its networks, those that only a
+run from its checkpoint has, which goes on with its optimizer, and those of its text, its length and its evaluation."""
+
+
+@parametrize(("option", "taken"), [("init_checkpoint", OF_NEXT_PHASE), ("init_discriminator", INHERITED_BY_ANY_RUN)])
+def test_what_a_run_takes_over_from_the_run_before(tmp_path, option, taken):
+    run = write_checkpoint(tmp_path / "run", 4).parent
+    before = {**OF_NEXT_PHASE, **OF_EARLIER_RUN}
+    write_yaml(before, run / "config.yaml", "")
+    values = parse_pretraining_arguments(["--train_file=text", f"--{option}={run}"]).values()
+    assert {name for name, value in before.items() if values[name] == value} == taken.keys()
+    write_yaml({"objective": "mlm"}, run / "config.yaml", "")
+    args = parse_pretraining_arguments(["--train_file=text", f"--{option}={run}"])
+    assert args.objective.objective == ("mlm" if option == "init_checkpoint" else "electra")
+
+
 def test_a_run_inherits_from_that_of_its_networks(tmp_path):
     run = tmp_path / "first"
     (run / "discriminator").mkdir(parents=True)

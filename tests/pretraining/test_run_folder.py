@@ -1,5 +1,6 @@
 """Where runs go and what is resumed: nothing is overwritten, and what does not fit is refused."""
 
+import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,6 +17,7 @@ from electra.pretraining.options import parse_pretraining_arguments
 from electra.pretraining.run_folder import (
     Run,
     RunProvenance,
+    check_optimizer_of,
     check_resumed,
     create_or_discard_folder,
     new_run_folder,
@@ -25,7 +27,7 @@ from electra.pretraining.run_folder import (
 )
 from tests.base.test_checkpoints import write_checkpoint
 from tests.conftest import refused
-from tests.helpers import files_up_to, parametrize
+from tests.helpers import files_up_to, parametrize, read_json
 from tests.pretraining.runs import flags
 
 
@@ -184,6 +186,18 @@ def test_trained_networks_that_are_gone_since_are_still_the_same(provenance, tmp
 def test_another_text_or_batch_is_refused(provenance, name, named):
     with raises(UserError, match=named):
         resumed(provenance, replace(provenance, **{name: 9}))
+
+
+def test_the_next_phase_keeps_the_optimizer_but_for_its_kernel(tmp_path):
+    checkpoint = write_checkpoint(tmp_path / "run", 4)
+    kept = {"optim": "adamw_torch", "optim_args": None, "optim_target_modules": None, "adam_bias_correction": True}
+    origin = read_json(checkpoint / "origin.json")
+    origin["options"] = {**kept, "optim": "adamw_torch_fused"}
+    (checkpoint / "origin.json").write_text(json.dumps(origin))
+    options = {**vars(ElectraTrainingArguments(str(tmp_path))), **kept}
+    check_optimizer_of(checkpoint, options)
+    for name in kept:
+        assert f"--{name} " in refused(lambda name=name: check_optimizer_of(checkpoint, {**options, name: "another"}))
 
 
 # ---- what is written
