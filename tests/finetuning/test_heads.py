@@ -26,6 +26,7 @@ from electra.finetuning.heads import (
     TaskModel,
     TransformersHead,
     fine_tuned_left_to_right,
+    in_precision,
 )
 from electra.runtime.device import row_multiple
 from tests.conftest import refused
@@ -63,6 +64,12 @@ def make_batch(width=9, padding_id=0, lengths=LENGTHS):
         "attention_mask": attention_mask,
         "token_type_ids": (torch.arange(width) > 2).long() * attention_mask,
     }
+
+
+@parametrize(("precision", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16), ("fp32", torch.float32)])
+def test_products_have_the_type_of_the_precision(precision, dtype):
+    with in_precision(torch.device("cpu"), precision):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
 
 
 def type_with(head):
