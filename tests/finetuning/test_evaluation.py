@@ -38,7 +38,8 @@ def result(seed, score, task="rte", **settings):
 @parametrize(
     ("path", "name"),
     [
-        ("output/small/discriminator", "small"), ("small/checkpoint-12", "small-checkpoint-12"),
+        ("output/small/discriminator", "small"), ("output/small/generator", "small"),
+        ("small/checkpoint-12", "small-checkpoint-12"),
         ("google/electra-small-discriminator", "electra-small-discriminator"),
     ],
 )  # fmt: skip

@@ -45,6 +45,16 @@ def test_the_pipeline_answers_as_a_head_on_the_mean_was_scored(tmp_path, framed_
     assert scored.std(0).min() > 1e-3
 
 
+@parametrize("head", [None, "hf", "hf_mean", "linear"])
+def test_heads_of_transformers_can_be_saved(head):
+    """The last is that of taggers."""
+    args = SimpleNamespace(options=SimpleNamespace(save_model=True), overrides={})
+    args.tuning = SimpleNamespace(head=head, left_to_right=False)
+    check_can_save(args)
+    args.tuning.left_to_right = True
+    assert "--left_to_right" in refused(lambda: check_can_save(args))
+
+
 @parametrize(("head", "overrides"), [("google", {}), ("hf", {"rte": {"head": "mean_pool"}})])
 def test_a_head_of_our_own_cannot_be_saved(head, overrides):
     args = SimpleNamespace(
