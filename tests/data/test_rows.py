@@ -79,6 +79,12 @@ def test_the_delimiter_of_the_user_is_taken(tmp_path):
     assert "--delimiter" in refused(lambda: rows_of(path, "##"))
 
 
+@parametrize("name", ["tab", "TAB", r"\t"])
+def test_a_tab_has_names_for_a_shell(tmp_path, name):
+    path = write(tmp_path / "a.csv", "text\tlabel\none\t1\n")
+    assert rows_of(path, name) == [{"text": "one", "label": "1"}]
+
+
 def test_a_first_line_with_two_other_delimiters_is_refused(tmp_path):
     path = write(tmp_path / "a.csv", "text; or so|label\na|b\n")
     message = refused(lambda: rows_of(path))
