@@ -119,6 +119,21 @@ def test_what_the_encoder_decided_is_among_the_options_of_an_evaluation(tmp_path
     assert options_of(run_folder(tmp_path / "other", [tagging])) == {}
 
 
+def test_rows_that_are_not_the_official_ones_are_said_of_each_split():
+    """Of the demonstration and of CoNLL-2003, of which copies differ, no number is official."""
+    for row in (row for row in TASKS.values() if row.is_trained):
+        reporting = reporting_of(row.kind)
+        for name in reporting.tasks:
+            splits = {"demo": [], "conll2003": [], "mnli": ["train", "dev", "dev_mismatched"]}.get(
+                name, ["train", "dev"]
+            )
+            metrics = dict.fromkeys(reporting.metrics, 0.5)
+            run = reporting.summarize([result(name, 1, metrics, rows=dict.fromkeys(splits, 1))], "run")
+            remarks = [one for block in reporting.section([run])[1:] for one in block.texts]
+            assert len(remarks) == len(splits)
+            assert all(f" {split} (1 instead of " in said for split, said in zip(splits, remarks, strict=True))
+
+
 def test_one_encoder_may_have_several_names():
     runs = [result("rte", n, {"accuracy": 0.5}, model=m, settings={"encoder": "f"}) for n, m in enumerate(("a", "a/"))]
     found = summarize(*runs)
