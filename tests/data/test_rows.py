@@ -298,9 +298,11 @@ def test_random_tables_are_read_as_they_were_written(tmp_path):
 
 
 @parametrize("end", ["\n", "\r\n", "\r"])
-@parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_encodings_and_line_ends_of_spreadsheets_are_read(tmp_path, encoding, end):
-    content = end.join(["text\tlabel", "Grüße, 北京\tja", "Nein\tnein", ""])
+@parametrize(
+    ("encoding", "mark"), [("utf-8", ""), ("utf-8-sig", ""), ("utf-16-le", "\ufeff"), ("utf-16-be", "\ufeff")]
+)
+def test_encodings_and_line_ends_of_spreadsheets_are_read(tmp_path, encoding, mark, end):
+    content = mark + end.join(["text\tlabel", "Grüße, 北京\tja", "Nein\tnein", ""])
     path = write(tmp_path / "a.tsv", content, encoding)
     assert rows_of(path) == [{"text": "Grüße, 北京", "label": "ja"}, {"text": "Nein", "label": "nein"}]
 
