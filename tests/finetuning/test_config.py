@@ -52,6 +52,7 @@ def values(encoder, *argv, parse=parse_classify_arguments, **options):
         ("electra", 256, 720, PAPER),  # ELECTRA-Small
         ("modernbert", 256, 720, PAPER),
         ("electra", 768, 720, (1e-4, 0.8, 3.0, "hf")),
+        ("electra", 1024, 720, (5e-5, 0.9, 3.0, "hf")),
     ],
 )
 def test_narrow_encoders_have_defaults_of_their_own_and_others_the_papers(model_type, width, texts, expected):
