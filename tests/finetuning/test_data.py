@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from electra.finetuning.data import Examples, PaddingCollator, both_orders, encode_examples
+from electra.finetuning.data import ColumnRows, Examples, PaddingCollator, both_orders, encode_examples
 
 
 def test_single_texts_and_pairs_become_ids_with_their_types(framed_tokenizer):
@@ -48,6 +48,12 @@ def test_rows_are_padded_to_the_longest_of_their_batch(framed_tokenizer):
     targets = encode_examples(Examples(["10", "11"], None, [0.0, 0.25]), framed_tokenizer, 8)
     assert PaddingCollator(0)([targets[0], targets[1]])["labels"].tolist() == [0.0, 0.25]  # of a regression
     assert targets.columns["labels"].dtype == np.float32 and rows.columns["labels"].dtype == np.int64
+
+
+def test_labels_and_places_of_answers_are_not_shown_to_a_model_that_is_evaluated():
+    columns = {"input_ids": [[1]], "labels": [0], "start_positions": [2], "token_type_ids": [[0]]}
+    rows = ColumnRows(columns, np.ones(1, np.int64))
+    assert rows.without_labels().columns.keys() == {"input_ids", "token_type_ids"}
 
 
 def test_both_orders_are_every_pair_twice_with_its_label():
