@@ -8,7 +8,7 @@ from transformers import TrainingArguments
 
 from docs.schema import VERBS_WITH_CONFIG
 from electra.base.command_line import CommandLine
-from electra.base.files import read_yaml
+from electra.base.files import TINY_EN, read_yaml
 from electra.core.options import rules_of
 from electra.core.recipes import RECIPES
 from electra.finetuning.registry import TASKS, TRAINED, command_of, groups_of
@@ -97,6 +97,10 @@ def test_an_evaluation_records_the_hyperparameters_of_the_paper(verb):
     paper = {"per_device_train_batch_size": 32, "warmup_steps": 0.1, "weight_decay": 0.0, "max_grad_norm": 1.0}
     record = CommandLine(groups_of(verb), "", preset=TASKS[verb].preset).parse([]).record
     assert record == {**paper, "seed": 42, **TASKS[verb].preset}
+
+
+def test_a_score_of_minimal_pairs_records_its_network_also_where_none_is_named():
+    assert CommandLine(VERBS_WITH_CONFIG["pairs"], "").parse([]).record == {"pretrain_path": TINY_EN}
 
 
 def test_a_run_records_what_its_recipe_sets_and_what_the_last_release_recorded():

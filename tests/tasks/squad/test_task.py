@@ -1,5 +1,7 @@
 """SQuAD without training: options, collapsed runs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 from pytest import approx
 
@@ -13,8 +15,10 @@ from electra.tasks.squad.task import (
     is_reader_collapsed,
     open_squad_task,
     parse_squad_arguments,
+    predictor,
     unanswered,
 )
+from tests.conftest import refused
 from tests.helpers import parametrize
 from tests.tasks.squad.files import flags
 
@@ -66,3 +70,10 @@ def test_answering_nothing_is_a_baseline_of_version_2_alone():
     assert (title, baseline.metrics) == (UNANSWERED, {"exact_match": approx(2 / 3), "f1": approx(2 / 3)})
     assert unanswered(Questions(["a text"], asked, False, "here")) == {}
     assert any("above a threshold is not answered" in text for text in SQUAD_REPORTING.explanations)
+
+
+def test_a_saved_model_without_a_setting_of_its_answers_is_refused():
+    settings = dict.fromkeys(("max_query_length", "doc_stride", "n_best_size", "max_answer_length"), 8)
+    for name in settings:
+        saved = SimpleNamespace(settings={other: value for other, value in settings.items() if other != name})
+        assert f" {name} " in refused(lambda saved=saved: predictor(saved, SimpleNamespace(model="a folder")))
