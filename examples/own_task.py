@@ -164,7 +164,7 @@ def read_rated(options: RateArguments, program_rows: Mapping[str, NamedRows] = {
     def content_of(item: RatedText) -> tuple[str, ...]:
         return plain_content(item.text)  # takes several texts, too
 
-    splits = {split: read_all(rows, read) for split, rows in rows_by_split(options, program_rows).items()}
+    splits = {split: read_all(rows, read) for split, rows in rows_by_split(options, program_rows, ["train"]).items()}
     apart = set_apart(splits, lambda item: [] if item.rating is None else [item.rating], lambda item: item.place)
     parts = with_development(apart, options, content_of, "texts", lambda item: item.rating)
     warn_of_repeated(parts, content_of, "texts")

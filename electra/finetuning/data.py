@@ -497,6 +497,7 @@ def as_plain(value: object) -> object:
 def rows_by_split(
     options: Any,
     rows: Mapping[str, NamedRows] = {},
+    needs: Sequence[str] = ("train", "dev"),
     *,
     names_classes: bool = True,
 ) -> dict[str, Iterator[PlacedRow]]:
@@ -504,10 +505,11 @@ def rows_by_split(
 
     Args:
         options, rows: see `data_settings`.
+        needs: the splits that a data set must have.
         names_classes: see `table_rows`.
     Raises:
-        UserError: the data set cannot be loaded, or has no training split; while the rows are read, a source of a
-            program or a file has none, or a file cannot be read.
+        UserError: the data set cannot be loaded or lacks a split; while the rows are read, a source of a program or a
+            file has none, or a file cannot be read.
     """
     if rows:
         return {
@@ -525,8 +527,9 @@ def rows_by_split(
         return {split: chain.from_iterable(map(read, paths)) for split, paths in files.items()}
     config = getattr(options, "dataset_config_name", None)
     tables = load_tables(name, config, "name files with --train_file and --validation_file")
-    if SPLITS["train"] not in tables:
-        raise UserError(f"the data set {name} has no split {SPLITS['train']}; its splits are {' '.join(tables)}")
+    missing_splits = [SPLITS[split] for split in needs if SPLITS[split] not in tables]
+    if missing_splits:
+        raise UserError(f"the data set {name} has no split {missing_splits[0]}; its splits are {' '.join(tables)}")
     return {
         split: table_rows(tables[split_name], f"{name} {split_name}", names_classes=names_classes)
         for split, split_name in SPLITS.items()

@@ -146,7 +146,7 @@ def read_labelled(options: ClassifyArguments, program_rows: Mapping[str, NamedRo
     columns = TextColumns(options.text_column, options.text_pair_column, options.label_column)
     kind = options.label_kind
     all_examples: dict[str, list[Example]] = {}
-    for split, rows in rows_by_split(options, program_rows).items():
+    for split, rows in rows_by_split(options, program_rows, needs=["train"]).items():
         examples = read_examples(rows, columns, needs_labels=split != "test")
         all_examples[split] = read_all(examples, partial(parse_cell, kind=kind))
     has_no_label = partial(is_unlabelled, no_label=options.no_label)
