@@ -24,8 +24,8 @@ QUOTINGS: tuple[str, ...] = get_args(Quoting)
 """The values of --quoting."""
 CANDIDATES = ",;\t|"
 """Delimiters that a table may have in place of the usual one of its ending."""
-TAB_NAMES = ("tab", r"\t")
-"""Words for a tab on a command line."""
+NAMED_DELIMITERS = {"tab": "\t", r"\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}
+"""Word for a delimiter on a command line -> the character."""
 LARGEST_CELL = 2**31 - 1
 """Characters of a cell, at most; the csv module's own limit is 131,072."""
 DELIMITER_HELP = (
@@ -42,12 +42,12 @@ PAGE = where_is("docs/data.md")
 
 
 def as_delimiter(name: str) -> str:
-    """Return the delimiter of a name: a tab for one of `TAB_NAMES`; another character stands for itself.
+    """Return the delimiter of a name: tab, space, comma, semicolon, or a character, which stands for itself.
 
     Raises:
-        UserError: the name has several characters, or is a quotation mark or a line break.
+        UserError: the name is of several characters, a quotation mark or a line break.
     """
-    delimiter = "\t" if name.lower() in TAB_NAMES else name
+    delimiter = NAMED_DELIMITERS.get(name.lower(), name)
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise UserError(f"--delimiter {name!r} is not possible: it must be one character, such as ';', or tab")
     return delimiter
