@@ -293,9 +293,9 @@ def score_all(
 
 
 def score_rows(row_scores: RowScores, logits: Logits, references: Mapping[str, Any]) -> dict[str, Array]:
-    """Return split -> `Task.row_scores` (N,), without the splits for which they are None."""
+    """Return split -> `Task.row_scores`, float64 (N,), without the splits for which they are None."""
     parts = {split: row_scores(values, references[split]) for split, values in logits.items()}
-    return {split: values for split, values in parts.items() if values is not None}
+    return {split: np.asarray(values, np.float64) for split, values in parts.items() if values is not None}
 
 
 def paired_errors(rows: Mapping[str, Array], baselines: Baselines) -> dict[str, dict[str, float]]:
@@ -308,11 +308,11 @@ def paired_errors(rows: Mapping[str, Array], baselines: Baselines) -> dict[str, 
     errors: dict[str, dict[str, float]] = {}
     for title, baseline in baselines.items():
         differences: dict[str, list[float]] = {}
-        for split, values in baseline.rows.items():
-            differences.setdefault(split.split("_")[0], []).extend((rows[split] - values).tolist())
-        if differences:
-            errors[title] = {split: paired_error(values) for split, values in differences.items()}
-    return errors
+        for split in baseline.rows.keys() & rows.keys():
+            differences.setdefault(split.split("_")[0], []).extend((rows[split] - baseline.rows[split]).tolist())
+        recorded = {split: paired_error(values) for split, values in differences.items()}
+        errors[title] = {split: error for split, error in recorded.items() if math.isfinite(error)}
+    return {title: by_split for title, by_split in errors.items() if by_split}
 
 
 def of_one_split(write: Callable[[str, Array, Any], Mapping[str, str | Values]]) -> WritePredictions:

@@ -90,14 +90,17 @@ class StopRequests:
     def interrupting(self) -> Iterator[None]:
         """Note the first Ctrl-C while the block of a program runs; after the block, raise the KeyboardInterrupt.
 
-        The second one is Python's own, in the middle of the block. Nothing is done where the command is listening, the
-        program handles Ctrl-C itself, or this is not the main thread, in which alone Python handles signals.
+        The second one is Python's own, in the middle of the block. Nothing is done where the command is listening,
+        another training is under way, the program handles Ctrl-C itself, or this is not the main thread, the only one
+        in which Python handles signals.
         """
+        handler = signal.getsignal(signal.SIGINT)
+        if getattr(handler, "__self__", None) is not self:
+            self.exit_code = 0  # of an earlier training
         is_main = threading.current_thread() is threading.main_thread()
-        if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        if not is_main or handler is not signal.default_int_handler:
             yield
             return
-        self.exit_code = 0
         signal.signal(signal.SIGINT, self._note_first)
         try:
             yield

@@ -79,9 +79,12 @@ def test_the_delimiter_of_the_user_is_taken(tmp_path):
     assert "--delimiter" in refused(lambda: rows_of(path, "##"))
 
 
-@parametrize("name", ["tab", "TAB", r"\t"])
-def test_a_tab_has_names_for_a_shell(tmp_path, name):
-    path = write(tmp_path / "a.csv", "text\tlabel\none\t1\n")
+@parametrize(
+    ("name", "character"),
+    [("tab", "\t"), ("TAB", "\t"), (r"\t", "\t"), ("space", " "), ("comma", ","), ("semicolon", ";")],
+)
+def test_delimiters_that_a_shell_reads_itself_have_names(tmp_path, name, character):
+    path = write(tmp_path / "a.csv", f"text{character}label\none{character}1\n")
     assert rows_of(path, name) == [{"text": "one", "label": "1"}]
 
 

@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 from functools import partial
 
@@ -71,6 +72,17 @@ def test_an_interrupt_in_a_program_is_raised_after_the_step_is_saved(folder, wor
     again.train()
     weights = zip(trainer.model.parameters(), again.model.parameters(), strict=True)
     assert all(torch.equal(*pair) for pair in weights)
+
+
+def test_a_training_in_a_thread_is_not_ended_by_an_interrupt_of_an_earlier_one(folder):
+    trainer = make(folder, **FAST, save_strategy="no")
+    trainer.add_callback(Send(5, signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    thread = threading.Thread(target=trainer.train)
+    thread.start()
+    thread.join()
+    assert trainer.state.global_step == 12
 
 
 def test_a_second_interrupt_in_a_program_stops_in_the_step(folder):
