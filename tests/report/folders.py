@@ -6,7 +6,7 @@ import yaml
 
 
 def training_logs(steps, **columns):
-    """A line of the training log at each step; `columns`: a value for each step."""
+    """Return a line of the training log for each step; `columns` have a value for each of them."""
     return [
         {
             "step": step,
@@ -26,6 +26,7 @@ def training_logs(steps, **columns):
 
 
 def evaluation_logs(steps):
+    """Return a line of an evaluation for each step, in which each metric has a value of its own."""
     names = ("generator_loss", "masked_accuracy", "sampled_accuracy", "discriminator_loss", "discriminator_auc")
     names += ("discriminator_accuracy", "discriminator_precision", "discriminator_recall", "replaced_rate")
     names += ("masked_accuracy_mask_token",)
@@ -43,7 +44,7 @@ def evaluation_logs(steps):
 
 
 def write_state(folder, logs):
-    """trainer_state.json, as Trainer writes it."""
+    """Write trainer_state.json as Trainer does; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     step = logs[-1].get("step", 0) if logs else 0
     state = {"global_step": step, "max_steps": 100, "log_history": logs}
@@ -52,7 +53,7 @@ def write_state(folder, logs):
 
 
 def logs_until(step):
-    """Training logs every ten steps, evaluations every twenty-five; in Trainer's order."""
+    """Return training logs every ten steps and evaluations every twenty-five, in Trainer's order."""
     lines = training_logs(list(range(10, step + 1, 10))) + evaluation_logs(list(range(0, step + 1, 25)))
     return sorted(lines, key=lambda logs: (logs["step"], "eval_loss" in logs))
 
@@ -60,7 +61,10 @@ def logs_until(step):
 PLAN = {"objective": "electra", "steps": 100, "flops": 2.0e11, "google_flops": 3.0e11}
 PLAN |= {"discriminator_shape": "3 layers", "discriminator_parameters": 1000, "generator_parameters": 500}
 PLAN |= {"documents": 7, "corpus_tokens": 900, "batch_size": 8, "max_length": 16, "sources": [{"name": "a/books.txt"}]}
-DEAD = {"text": "The generator's accuracy is 7.0 %: not clearly above token frequencies (5.0)", "is_good": False}
+GENERATOR_VERDICT = {
+    "text": "The generator's accuracy is 7.0 %: not clearly above token frequencies (5.0)",
+    "is_good": False,
+}
 VERDICT = "step 100: the discriminator has started to learn"
 HELD_OUT = {
     "untrained": {"generator_loss": 7.5, "discriminator_auc": 0.5},
@@ -72,9 +76,10 @@ COMPUTE |= {"peak_flops_per_second": 5e11, "google_flops": 8.64e19}
 
 
 def finished_run(folder, **options):
-    """A run that has ended, with everything but its networks."""
+    """Write a run that has ended, with these options and all files but its networks; return the folder."""
     write_state(folder, logs_until(100))
-    metrics = {"verdict": VERDICT, "generator_verdict": DEAD, "held_out": HELD_OUT, "plan": PLAN, "compute": COMPUTE}
+    metrics = {"verdict": VERDICT, "generator_verdict": GENERATOR_VERDICT, "held_out": HELD_OUT}
+    metrics |= {"plan": PLAN, "compute": COMPUTE}
     (folder / "metrics.json").write_text(json.dumps(metrics))
     (folder / "config.yaml").write_text(yaml.safe_dump({"learning_rate": 1e-3, "hub_token": "hf_abc", **options}))
     return folder

@@ -13,15 +13,16 @@ from electra.tasks.tagging.report import TAGGING_REPORTING
 
 
 def summary_of(task, rows, *metrics):
-    """A summary of one task, a seed for each dictionary of metrics."""
+    """Return the summary of one task with a seed, from 42 on, for each dictionary of metrics."""
     results = [
-        Result(task.name, seed, found, False, 3.0, "pretrained", "m", 1, rows, {})
-        for seed, found in enumerate(metrics, start=42)
+        Result(task.name, seed, of_seed, False, 3.0, "pretrained", "m", 1, rows, {})
+        for seed, of_seed in enumerate(metrics, start=42)
     ]
     return TaskSummary(task, tuple(results), {})
 
 
 def entries(folder):
+    """Return what the Hub reads of each file of scores in a folder, by name."""
     return {
         path.name: parse_eval_result_entries(yaml.safe_load(path.read_text()))
         for path in sorted((folder / EVAL_RESULTS).iterdir())
@@ -36,14 +37,16 @@ def test_an_official_task_names_its_data_set_split_and_seeds(tmp_path):
     summary = summary_of(KNOWN_TASKS["mnli"], rows, MNLI, {**MNLI, "accuracy_matched": 0.52}, MNLI)
     scores = hub_scores(GLUE_REPORTING, summary)
     write_eval_results(scores, tmp_path)
-    found = entries(tmp_path)
-    assert set(found) == {"mnli-validation_matched.yaml", "mnli-validation_mismatched.yaml"}
-    (entry,) = found["mnli-validation_matched.yaml"]
+    files = entries(tmp_path)
+    assert set(files) == {"mnli-validation_matched.yaml", "mnli-validation_mismatched.yaml"}
+    (entry,) = files["mnli-validation_matched.yaml"]
     assert (entry.dataset_id, entry.task_id, entry.value) == ("nyu-mll/glue", "mnli", 0.5)
-    assert "42 43 44" in entry.notes and "validation_matched" in entry.notes and "std 0.0115" in entry.notes
+    assert (
+        "42 43 44" in entry.notes and "validation_matched" in entry.notes and "std 0.0115" in entry.notes
+    )  # of 0.5, 0.52, 0.5
 
 
-def test_the_card_of_a_model_has_the_scores_of_its_seed():
+def test_the_card_of_a_model_has_the_scores_of_its_seed_that_are_defined():
     summary = summary_of(
         KNOWN_TASKS["mrpc"], {"dev": 408}, {"accuracy": 0.7, "f1": 0.8}, {"accuracy": 0.72, "f1": None}
     )
@@ -76,8 +79,8 @@ def test_files_of_the_user_are_in_the_card_and_named_data_sets_in_both(tmp_path)
     assert not (tmp_path / EVAL_RESULTS).exists()
     scores = hub_scores(TAGGING_REPORTING, summary, HubData("some/news", "en"))
     write_eval_results(scores, tmp_path)
-    found = entries(tmp_path)
-    assert {name: (one.dataset_id, one.task_id, one.value) for name, (one,) in found.items()} == {
+    files = entries(tmp_path)
+    assert {name: (entry.dataset_id, entry.task_id, entry.value) for name, (entry,) in files.items()} == {
         "news-validation.yaml": ("some/news", "en", approx(0.5)),
         "news-test.yaml": ("some/news", "en", approx(0.4)),
     }

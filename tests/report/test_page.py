@@ -30,23 +30,24 @@ from tests.tasks.glue.runs import all_tasks, run_folder
 
 
 def page_of(*folders):
+    """Return the HTML of the report of these runs."""
     runs = [read_run(folder) for folder in folders]
     return to_html("a page", report_blocks(runs, make_panels(runs)))
 
 
 def drawn(*folders):
-    """Title of a chart -> points of its lines, from matplotlib's figure."""
+    """Return the points of the lines of each chart by its title, from matplotlib's figure."""
     runs = [read_run(folder) for folder in folders]
-    found = {}
+    points = {}
     panels = {metric_title(name): curves for name, curves in make_panels(runs).items()}
     for axes in draw_curves(panels, [run.name for run in runs]).axes:
-        found[axes.get_title()] = [[(float(x), float(y)) for x, y in line.get_xydata()] for line in axes.lines]
-    return found
+        points[axes.get_title()] = [[(float(x), float(y)) for x, y in line.get_xydata()] for line in axes.lines]
+    return points
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """Of a finished run with samples."""
+    """The page of a finished run with samples."""
     folder = finished_run(tmp_path_factory.mktemp("run"), learning_rate=5e-4, note="<b>&")
     sample = Sample([" the", " cat<"], [" the", " [MASK]"], [" the", " dog"], [0.0, 0.8], None)
     write_samples([sample], folder, step=8)
@@ -73,11 +74,11 @@ def test_a_page_ends_with_the_next_step_and_explains_its_terms(page, tmp_path):
 
 def test_no_line_ends_inside_an_option():
     page = to_html("a page", [Text("<b> --num_seeds 5"), Code("electra tag --seed 1", "bash")])
-    for said in (
+    for unbroken in (
         '&lt;b&gt; <span class="unbroken">--num_seeds</span> 5',
         'tag <span class="unbroken">--seed</span> 1',
     ):
-        assert said in page
+        assert unbroken in page
 
 
 def test_a_run_that_logged_no_metric_has_a_page_without_curves(tmp_path):
@@ -87,7 +88,7 @@ def test_a_run_that_logged_no_metric_has_a_page_without_curves(tmp_path):
     assert picture_file.is_file()
 
 
-def test_metrics_have_the_names_of_the_terminal_and_definitions(page):
+def test_metrics_have_titles_and_definitions(page):
     assert '<th scope="row">generator accuracy at [MASK]</th>' in page and "masked accuracy" not in page
     assert "Discriminator AUC: probability that a replaced token gets a higher score" in page
     assert metric_title("masked_accuracy_mask_token") == "generator accuracy at [MASK]"
@@ -156,6 +157,7 @@ def test_numbers_are_aligned_and_shares_in_percent(tmp_path):
 
 def test_two_evaluations_are_points_and_three_a_line():
     def line(x):
+        """Draw a curve with these points; return its line."""
         return draw_curves({"discriminator AUC": [Curve(0, "held-out", x, x)]}, ["run"]).axes[0].lines[0]
 
     assert line([0.0, 1.0]).get_linestyle() == "None" and line([0.0, 1.0]).get_marker() == "o"
@@ -167,6 +169,7 @@ def test_several_runs_share_charts(tmp_path):
     other = write_state(tmp_path / "other" / "checkpoint-40", logs_until(40)).parent
     page = page_of(one, other)
     lines = drawn(one, other)["total loss"]
+    # Training and held-out text of each run, at 64 tokens per step; the other was evaluated last at step 25.
     assert [line[-1][0] for line in lines] == [6400, 6400, 2560, 1600] and lines[2][-1] == (2560.0, 26.0)
     assert re.search(r"<li>other has not ended; .*step 40 of 100</li>", page)
 
@@ -183,25 +186,30 @@ def test_a_run_that_is_shorter_than_its_logging_interval_is_beside_another(tmp_p
 
 def test_paths_below_the_current_folder_are_shown_as_they_can_be_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    given = f"--tokenizer_path {tmp_path}/sub/th --train_file '{tmp_path}/a.txt' --cache_dir /mnt{tmp_path}/cache a/b"
-    shown = without_folders(given)
-    assert shown == "--tokenizer_path sub/th --train_file 'a.txt' --cache_dir cache a/b"
+    command = (
+        f"--tokenizer_path {tmp_path}/sub/th --train_file '{tmp_path}/a.txt' --cache_dir /mnt{tmp_path}/cache a/b"
+    )
+    assert without_folders(command) == "--tokenizer_path sub/th --train_file 'a.txt' --cache_dir cache a/b"
 
 
 def test_a_long_log_makes_a_small_page():
     losses = np.random.default_rng(0).normal(25, 1, size=10_000)
-    logs = [{"step": n, "loss": loss, "tokens_seen": n} for n, loss in enumerate(losses.tolist(), start=1)]
+    logs = [{"step": step, "loss": loss, "tokens_seen": step} for step, loss in enumerate(losses.tolist(), start=1)]
     runs = [RunRecord(f"run{number}", Path("run"), logs, 10_000) for number in range(8)]
+    # All 80,000 points, of some ten bytes each, would be more than three times as much.
     assert len(to_html("", report_blocks(runs, make_panels(runs))).encode()) < 250_000
 
 
 def test_values_that_are_not_finite_leave_a_gap(tmp_path):
     logs = [{"step": step, "loss": loss} for step, loss in ((1, math.nan), (2, math.inf), (3, 1.0), (4, 2.0))]
-    _, picture_file = write_run_report([write_state(tmp_path / "a$b$", logs)])
+    folder = write_state(tmp_path / "run", logs)
+    (line,) = drawn(folder)["total loss"]
+    assert [math.isfinite(loss) for _, loss in line] == [False, False, True, True] and line[2:] == [(3, 1), (4, 2)]
+    _, picture_file = write_run_report([folder])
     assert picture_file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_files_of_one_run_and_of_several(tmp_path):
+def test_one_run_is_reported_in_its_folder_and_several_in_another(tmp_path):
     one = finished_run(tmp_path / "one")
     other = finished_run(tmp_path / "other")
     page_file, picture_file = write_run_report([one])
@@ -221,8 +229,9 @@ def test_files_of_others_in_the_output_folder_are_left_alone(tmp_path):
         with raises(UserError, match=f"{name} is no report .*--output"):
             main([str(run), "--output", str(output)])
         assert [path.read_text() for path in output.iterdir()] == ["mine"]
-    for _ in range(2):  # its own report is written anew
+    for _ in range(2):  # an earlier report is no file of others
         main([str(run), "--output", str(tmp_path / "new")])
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"report.html", "training_curves.png"}
 
 
 def test_glue_stands_in_the_report_of_its_run(tmp_path):
@@ -236,21 +245,24 @@ def test_glue_stands_in_the_report_of_its_run(tmp_path):
 def test_the_cost_of_a_score_is_time_times_peak_times_a_third(tmp_path):
     run = read_run(finished_run(tmp_path / "run"))
     table = efficiency_section(run, {"AVG": 0.548, "GLUE": None})[1]
-    own, *published = table.rows
+    row_of_run, *published = table.rows
     # 2 devices x 1 day x 0.5 TFLOP/s x 0.33 / 1000; 8.64e19 FLOPs
-    assert own == [
+    assert row_of_run == [
         "run", "0.001 M", "1 d 00 h on 2 x a computer", "3.3e-04", "1.000", "54.8", "", "6.0e-04", "",
     ]  # fmt: skip
     for name, devices, days, peak in (("GPT", 8, 30, 12.0), ("DistilBERT", 8, 3.75, 15.7)):
         row = next(row for row in published if row[0] == name)
-        assert float(row[3]) == approx(devices * days * peak * 0.33 / 1000, abs=6e-4)
+        assert float(row[3]) == approx(devices * days * peak * 0.33 / 1000, abs=6e-4)  # three decimals are shown
     assert efficiency_section(replace(run, metrics={}), {}) == []
 
 
-def test_bad_requests_are_refused_in_a_line(tmp_path):
+def test_a_folder_without_results_is_refused(tmp_path):
     with raises(UserError, match="has no results"):
         main([str(finished_run(tmp_path / "run")), "--glue", str(tmp_path)])
-    assert try_to_report(tmp_path / "nothing") == []  # after a run, a report that fails costs nothing
+
+
+def test_after_a_run_a_report_that_fails_is_left_out(tmp_path):
+    assert try_to_report(tmp_path / "nothing") == []
 
 
 def test_reports_import_no_torch():

@@ -33,7 +33,7 @@ def test_results_are_read_back_in_order(tmp_path):
     assert read_results(path) == [result("rte", seed, {"accuracy": 0.5, "f1": None}) for seed in (3, 1, 2)]
 
 
-def test_a_line_that_was_cut_short_is_left_out_and_written_over(tmp_path, monkeypatch):
+def test_each_line_is_synced_and_one_that_was_cut_short_is_written_over(tmp_path, monkeypatch):
     path = tmp_path / "results.jsonl"
     synced = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
@@ -64,27 +64,28 @@ def test_a_line_that_is_no_result_is_named(tmp_path):
         ((None, 0.6), None, None),
     ],
 )
-def test_a_spread_counts_undefined_values_as_the_worst(values, median, std):
+def test_a_median_counts_undefined_values_as_the_worst(values, median, std):
     seed_scores = SeedScores(dict(enumerate(values)))
     assert [seed_scores.median, seed_scores.std] == [median, std and approx(std)]
     assert seed_scores.undefined_count == values.count(None)
 
 
 def summarize(*results):
+    """Return the summary of one run of GLUE."""
     return GLUE.summarize(results, "run")
 
 
 def test_an_undefined_error_counts_as_the_largest():
     for name, expected in (("ece", 0.2), ("ece_matched", 0.2), ("accuracy", 0.1), ("of_no_table", 0.1)):
-        found = summarize(*(result("rte", seed, {name: value}) for seed, value in enumerate((0.1, 0.2, None))))
-        assert found.tasks["rte"].seed_scores(name).median == expected
+        run = summarize(*(result("rte", seed, {name: value}) for seed, value in enumerate((0.1, 0.2, None))))
+        assert run.tasks["rte"].seed_scores(name).median == expected
 
 
 def test_metrics_are_found_by_name_and_those_of_a_test_set_follow():
     error = Metric("brier", "Brier", "Mean squared error.", lower_is_better=True, error="none")
-    found = by_name(Metric("f1", "F1"), error, test=True)
-    assert [*found] == ["f1", "brier", "test_f1", "test_brier"] and found["brier"] is error
-    assert found["test_brier"] == Metric("test_brier", "test Brier", lower_is_better=True, error="none")
+    metrics = by_name(Metric("f1", "F1"), error, test=True)
+    assert [*metrics] == ["f1", "brier", "test_f1", "test_brier"] and metrics["brier"] is error
+    assert metrics["test_brier"] == Metric("test_brier", "test Brier", lower_is_better=True, error="none")
 
 
 def test_the_errors_of_a_kind_are_named_in_its_report():
@@ -135,9 +136,9 @@ def test_rows_that_are_not_the_official_ones_are_said_of_each_split():
 
 
 def test_one_encoder_may_have_several_names():
-    runs = [result("rte", n, {"accuracy": 0.5}, model=m, settings={"encoder": "f"}) for n, m in enumerate(("a", "a/"))]
-    found = summarize(*runs)
-    assert found.name == "run" and len(found.tasks["rte"].results) == 2
+    settings = {"encoder": "fingerprint"}
+    results = [result("rte", seed, {"accuracy": 0.5}, model=("a", "a/")[seed], settings=settings) for seed in (0, 1)]
+    assert len(summarize(*results).tasks["rte"].results) == 2
 
 
 def test_seeds_are_in_order_and_their_failures_counted():
@@ -157,17 +158,18 @@ def test_seeds_are_in_order_and_their_failures_counted():
 def test_without_one_task_there_is_no_average(task):
     undefined = result(task, 42, dict.fromkeys(("accuracy", "mcc", "spearman"), None))
     demo = result("demo", 42, {"mcc": 0.9, "accuracy": 0.9})
-    for more in (demo, undefined):
-        averages = summarize(*all_tasks(without=(task,)), more).averages
+    for instead in (demo, undefined):
+        averages = summarize(*all_tasks(without=(task,)), instead).averages
         assert averages["GLUE"] is None
+        # AVG leaves out WNLI, the last one: of 0.51 to 0.58, where the mean of MNLI's halves is 0.02 more.
         assert averages["AVG"] == (approx(4.38 / 8) if task == "wnli" else None)
 
 
-def test_models_are_never_mixed():
+def test_encoders_and_tasks_of_another_kind_are_never_mixed():
     runs = [("b", 1, 0.5), ("a", 1, 0.9), ("b", 2, 0.7)]
-    results = [result("rte", seed, {"accuracy": v}, model=model) for model, seed, v in runs]
+    results = [result("rte", seed, {"accuracy": accuracy}, model=model) for model, seed, accuracy in runs]
     with raises(UserError, match="run has results of 2 encoders"):
-        GLUE.summarize(results, "run")
+        summarize(*results)
     with raises(UserError, match="'squad'"):
         summarize(result("squad", 7, {"f1": 0.5}))
 
@@ -194,10 +196,10 @@ def test_medians_stand_beside_published_rows_of_their_task(tmp_path):
     assert "BERT" not in (other / "report.md").read_text()
 
 
-def test_the_table_of_a_terminal_has_a_row_per_score(tmp_path):
+def test_the_table_of_a_terminal_has_a_row_per_score_and_its_unit(tmp_path):
     (first,) = all_tasks("rte")
-    two = [first, replace(first, seed=43)]
-    for name, results, unit in (("a", [first], "percent"), ("b", two, "percent, median ± std")):
+    of_two_seeds = [first, replace(first, seed=43)]
+    for name, results, unit in (("a", [first], "percent"), ("b", of_two_seeds, "percent, median ± std")):
         report = GLUE.report([run_folder(tmp_path / name, results)])
         lines = text_table(report.table).splitlines()
         assert [line.split("  ")[0] for line in lines] == [unit, "Seeds", "RTE acc"]
@@ -224,13 +226,13 @@ def test_the_command_writes_to_its_output_alone(tmp_path, task, metrics, kind, t
 
 
 def test_a_verdict_on_several_tasks_tells_above_level_and_below(tmp_path):
-    few = result("wnli", 42, {"accuracy": 0.9}, rows={"train": 635, "dev": 49})
-    runs = [*all_tasks("cola", "sst2", "rte", "qqp"), few]  # .51, .52, .53 and .54
+    of_few_rows = result("wnli", 42, {"accuracy": 0.9}, rows={"train": 635, "dev": 49})
+    runs = [*all_tasks("cola", "sst2", "rte", "qqp"), of_few_rows]  # .51, .52, .53 and .54
     folder = run_folder(tmp_path / "a", runs)
     (folder / "predictions").mkdir()
-    for one, known in zip(runs, (0.0, 0.4, 0.53, 0.6, 0.1), strict=True):
-        scores = {"majority or mean": dict.fromkeys(one.metrics, known)}
-        (folder / "predictions" / f"{one.task}-42-baselines.json").write_text(json.dumps(scores))
+    for run, score in zip(runs, (0.0, 0.4, 0.53, 0.6, 0.1), strict=True):
+        scores = {"majority or mean": dict.fromkeys(run.metrics, score)}
+        (folder / "predictions" / f"{run.task}-42-baselines.json").write_text(json.dumps(scores))
     (verdict,) = GLUE.verdicts([folder])
     assert "on 2 of 4 tasks; level on RTE; below on QQP; no verdict on WNLI." in verdict.text and not verdict.is_good
 
@@ -246,14 +248,14 @@ def test_a_run_that_is_older_than_a_metric_does_not_count_for_it(tmp_path):
 
 
 def test_without_a_baseline_a_verdict_is_neither_good_nor_bad(tmp_path):
-    one = result("squad_v1", 1, {"exact_match": 0.5, "f1": 0.6}, rows={"dev": 10_570})
-    folder = run_folder(tmp_path / "a", [one], "squad")
+    run = result("squad_v1", 1, {"exact_match": 0.5, "f1": 0.6}, rows={"dev": 10_570})
+    folder = run_folder(tmp_path / "a", [run], "squad")
     (verdict,) = SQUAD.verdicts([folder])
     assert verdict == ("SQuAD 1.1 F1 60.0 % with 1 seed, so without a spread (--num_seeds 5 gives one).", None)
     assert '<p class="verdict">' in to_html("", [verdict])
 
 
-def test_the_chart_has_every_seed_and_what_needs_no_network(tmp_path):
+def test_a_chart_has_every_seed_their_median_and_the_baseline(tmp_path):
     folder = run_folder(tmp_path / "a", [result("rte", seed, {"accuracy": seed / 100}) for seed in (50, 60, 70)])
     (folder / "predictions").mkdir()
     for seed in (50, 60, 70):
@@ -296,7 +298,7 @@ def test_a_row_has_the_number_of_collapsed_runs_once(tmp_path):
 
 def test_a_terminal_aligns_words_with_marks():
     lines = text_table(Table(["word", "p"], [["แอคคอร์ด", "0.1"], ["อาหาร", "0.25"], ["好き", "1"]])).splitlines()
-    assert {columns_of(line) for line in lines} == {13}
+    assert len(lines) == 4 and len({columns_of(line) for line in lines}) == 1
 
 
 def test_a_page_says_what_it_is_of_and_names_no_folder_of_the_machine(tmp_path):

@@ -17,7 +17,7 @@ def test_a_killed_run_has_the_log_of_its_newest_checkpoint(tmp_path):
     assert read_run(tmp_path / "checkpoint-20").step == 20  # a checkpoint alone
 
 
-def test_the_log_of_the_run_is_preferred(tmp_path):
+def test_the_log_of_the_run_is_read_unless_a_checkpoint_is_newer(tmp_path):
     write_state(tmp_path, logs_until(50))
     write_state(tmp_path / "checkpoint-50", logs_until(50)[:-1])
     assert "eval_loss" in read_run(tmp_path).logs[-1]
@@ -34,22 +34,22 @@ def test_an_unreadable_file_is_named(tmp_path, name):
 
 
 @parametrize(
-    ("make", "message"),
+    ("make_folder", "message"),
     [
         (lambda folder: None, "there is no folder"),
         (lambda folder: folder.mkdir(), "has no training log"),
         (lambda folder: write_state(folder, []), "has no training log"),
     ],
 )
-def test_a_folder_without_a_log_is_refused(tmp_path, make, message):
-    make(tmp_path / "run")
+def test_a_folder_without_a_log_is_refused(tmp_path, make_folder, message):
+    make_folder(tmp_path / "run")
     with raises(UserError, match=message):
         read_run(tmp_path / "run")
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path):
-    one = tmp_path / "a" / "run"
-    other = tmp_path / "b" / "run"
-    last = tmp_path / "c"
-    assert names_of([one, other]) == {one: str(one), other: str(other)}
-    assert names_of([one, last]) == {one: "run", last: "c"}
+    run = tmp_path / "a" / "run"
+    namesake = tmp_path / "b" / "run"
+    other = tmp_path / "c"
+    assert names_of([run, namesake]) == {run: str(run), namesake: str(namesake)}
+    assert names_of([run, other]) == {run: "run", other: "c"}

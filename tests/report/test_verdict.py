@@ -25,21 +25,24 @@ CLASSIFY = {
     CAN_READ_MEAN: True,
 }  # fmt: skip
 """Settings of `electra classify` with the defaults of the paper."""
-SMALL = ["--learning_rate 1e-3", "--layerwise_lr_decay 1", "--head hf_mean"]
+FOR_NARROW = ["--learning_rate 1e-3", "--layerwise_lr_decay 1", "--head hf_mean"]
+"""Flags that are advised for an encoder of few parameters."""
 WINDOWS = "--long_texts windows"
 
 
 def result_of(settings, rows=745, parameters=3_000_000, **changes):
-    one = Result("mine", 1, {}, False, 3.0, "pretrained", "m", parameters, {"train": rows, "dev": 90}, settings)
-    return replace(one, **changes)
+    """Return a result with these settings, rows of training and parameters; 745 rows are 24 steps of 32 an epoch."""
+    result = Result("mine", 1, {}, False, 3.0, "pretrained", "m", parameters, {"train": rows, "dev": 90}, settings)
+    return replace(result, **changes)
 
 
 def rivals(*scores):
+    """Return rivals with these scores, each with a standard error of 0.02."""
     return [Rival("it", score, 0.02) for score in scores]
 
 
 def test_rows_that_both_sides_answer_alike_add_no_error():
-    # of 100 rows, two more than there are, 9 are right on one side alone and 3 on the other
+    # Two rows are added, one for each side: of 100 rows, 9 are right on one side alone and 3 on the other.
     assert paired_error([1] * 8 + [-1] * 2 + [0] * 88) == approx(math.sqrt((0.12 - 0.06**2) / 100))
     assert paired_error([0] * 98) == approx(math.sqrt(0.02 / 100))
     assert paired_error([0.5] * 2) == approx(math.sqrt((0.25 * 2 + 2) / 4 - 0.25**2) / 2)
@@ -57,7 +60,7 @@ def test_rows_that_both_sides_answer_alike_add_no_error():
         ((), False),
     ],
 )
-def test_a_score_disappoints_that_needs_no_network(scores, expected):
+def test_a_score_disappoints_that_is_not_clearly_above_all_rivals(scores, expected):
     assert is_disappointing(0.52, rivals(*scores)) == expected
     errors = [rival._replace(score=-rival.score, lower_is_better=True) for rival in rivals(*scores)]
     assert is_disappointing(-0.52, errors) == expected
@@ -67,20 +70,20 @@ def test_less_of_an_error_is_better():
     (rival,) = (rival._replace(lower_is_better=True) for rival in rivals(0.3))
     sentences = [verdict("RMSE", error, [rival], str, "99 texts") for error in (0.2, 0.29, 0.4)]
     assert [sentence.is_good for sentence in sentences] == [True, False, False]
-    for said, sentence in zip((": below it", ": not clearly below it", ": above it"), sentences, strict=True):
-        assert said in sentence.text
+    for place, sentence in zip((": below it", ": not clearly below it", ": above it"), sentences, strict=True):
+        assert place in sentence.text
 
 
 @parametrize(
     ("changes", "rows", "parameters", "cut", "expected"),
     [
-        ({}, 745, 3_000_000, 0.0, ["72 steps", "--num_train_epochs 21", *SMALL, "re-training"]),
+        ({}, 745, 3_000_000, 0.0, ["72 steps", "--num_train_epochs 21", *FOR_NARROW, "re-training"]),
         (
             {},
             745,
             3_000_000,
             0.98,
-            ["72 steps", "--num_train_epochs 21", *SMALL, "98 %", "128 tokens", WINDOWS, "re-training"],
+            ["72 steps", "--num_train_epochs 21", *FOR_NARROW, "98 %", "128 tokens", WINDOWS, "re-training"],
         ),
         (
             {},
@@ -92,8 +95,8 @@ def test_less_of_an_error_is_better():
         ({}, 20, 110_000_000, 0.0, ["3 steps", "--num_train_epochs 40", "re-training"]),
         ({"processes": 2}, 745, 110_000_000, 0.0, ["36 steps", "--num_train_epochs 40", "re-training"]),
         ({"num_train_epochs": 60.0}, 20, 110_000_000, 0.0, ["re-training"]),
-        ({}, 10_000, 3_000_000, 0.0, [*SMALL, "re-training"]),
-        ({CAN_READ_MEAN: None}, 10_000, 3_000_000, 0.0, [*SMALL[:2], "re-training"]),  # --head hf_mean is refused
+        ({}, 10_000, 3_000_000, 0.0, [*FOR_NARROW, "re-training"]),
+        ({CAN_READ_MEAN: None}, 10_000, 3_000_000, 0.0, [*FOR_NARROW[:2], "re-training"]),  # --head hf_mean is refused
         ({}, 10_000, 110_000_000, 0.5, [WINDOWS, "re-training"]),
         ({"long_texts": "windows"}, 745, 110_000_000, 0.98, ["re-training"]),
         ({"learning_rate": 1e-3, "layerwise_lr_decay": 1.0, "head": "mean_pool"}, 10**4, 10**6, 0.0, ["re-training"]),
@@ -103,21 +106,21 @@ def test_advice_follows_the_numbers_of_the_run(changes, rows, parameters, cut, e
     comparisons = [Comparison(0.2, rivals(0.15, 0.61))]
     text = advice(comparisons, result_of({**CLASSIFY, **changes}, rows, parameters), cut)
     assert all(part in text for part in expected)
-    known = ["steps", "--num_train_epochs", *SMALL, WINDOWS, "re-training"]
-    assert [part for part in known if part in text] == [
-        part for part in known if any(part in wanted for wanted in expected)
+    all_parts = ["steps", "--num_train_epochs", *FOR_NARROW, WINDOWS, "re-training"]
+    assert [part for part in all_parts if part in text] == [
+        part for part in all_parts if any(part in expected_part for expected_part in expected)
     ]
     assert text.endswith(".") and "\n" not in text
 
 
-def test_no_advice_where_none_is_known():
-    for one in (
+def test_there_is_no_advice_for_other_programs_features_starts_collapsed_runs_and_good_scores():
+    for result in (
         result_of({}),  # of another program
         result_of({**CLASSIFY, "features": "last"}),
         result_of(CLASSIFY, start="scratch"),
         result_of(CLASSIFY, 10_000, 110_000_000, collapsed=True),
     ):
-        assert advice([Comparison(0.2, rivals(0.15, 0.61))], one, 0.0) == ""
+        assert advice([Comparison(0.2, rivals(0.15, 0.61))], result, 0.0) == ""
     assert advice([Comparison(0.7, rivals(0.15, 0.61))], result_of(CLASSIFY), 0.0) == ""
 
 
@@ -132,7 +135,7 @@ def test_the_network_of_the_package_is_said_to_read_english_only():
 def test_an_encoder_that_had_not_started_to_learn_is_the_first_cause():
     text = advice([Comparison(0.2, rivals(0.15, 0.61))], result_of({**CLASSIFY, NOT_STARTED: 0.5521}), 0.98)
     assert "had not started to learn" in text and "0.552" in text
-    assert not any(part in text for part in ("--num_train_epochs", *SMALL, WINDOWS))
+    assert not any(part in text for part in ("--num_train_epochs", *FOR_NARROW, WINDOWS))
 
 
 @parametrize(
