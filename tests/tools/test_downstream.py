@@ -43,7 +43,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, glue_tokenizer):
-    """encoder/, reviews/ with csv files and names/ with columns of words, and what `electra classify` made of them."""
+    """A folder with encoder/, and csv files of texts with labels in reviews/; runs are in output/."""
     path = write_texts(tmp_path_factory.mktemp("downstream"))
     write_encoder(path / "encoder", glue_tokenizer)
     return path
@@ -51,56 +51,60 @@ def folder(tmp_path_factory, glue_tokenizer):
 
 @pytest.fixture(scope="module")
 def of_command(folder):
-    """The evaluation that the command makes."""
+    """The folder of the evaluation that `electra classify` makes of reviews/."""
     options = {"pretrain_path": folder / "encoder", "experiment_name": "command", "save_model": True, **SETTINGS}
     classify(flags(folder, "reviews", "csv", **options))
     return folder / "output" / "command"
 
 
 def rows_of(path):
+    """Return the rows of a csv file."""
     return list(csv.DictReader(path.open(encoding="utf-8", newline="")))
 
 
 def tuned_on(folder, train, dev, name, model=None, **options):
+    """Fine-tune the encoder, or a model, from Python; the results are in output/NAME."""
     values = {**SETTINGS, "output_dir": folder / "output", "experiment_name": name, **options}
     return fine_tune(folder / "encoder" if model is None else model, train, dev, **values)
 
 
 def assert_same_runs(folder, other):
-    """Scores, weights and logits are equal; the data of one may be rows in memory."""
-    names = ("task", "model", "settings")
+    """Check that scores and weights of two evaluations are equal; the data of one may be rows in memory."""
+    names = ("task", "model", "settings")  # which name data and encoder
     results, others = (read_results(path / "results.jsonl") for path in (folder, other))
     assert len(results) == len(others) == 2
-    for one, two in zip(results, others, strict=True):
-        assert {**vars(one), **dict.fromkeys(names)} == {**vars(two), **dict.fromkeys(names)}
-    weights, more = (load_file(next(path.glob("models/*/model.safetensors"))) for path in (folder, other))
-    assert weights.keys() == more.keys() and all(torch.equal(weights[name], more[name]) for name in weights)
+    for result, other_result in zip(results, others, strict=True):
+        assert {**vars(result), **dict.fromkeys(names)} == {**vars(other_result), **dict.fromkeys(names)}
+    weights, other_weights = (load_file(next(path.glob("models/*/model.safetensors"))) for path in (folder, other))
+    assert weights.keys() == other_weights.keys() and all(
+        torch.equal(weights[name], other_weights[name]) for name in weights
+    )
 
 
 # ---- fine_tune
 
 
 @pytest.mark.slow
-def test_a_call_is_the_command(folder, of_command):
+def test_a_call_is_the_command_and_each_goes_on_with_the_other_s_folder(folder, of_command):
     tuned = tuned_on(folder, str(folder / "reviews" / "train.csv"), folder / "reviews" / "dev.csv", "python")
     assert_same_runs(of_command, tuned.folder)
     assert (tuned.folder / "results.jsonl").read_bytes() == (of_command / "results.jsonl").read_bytes()
     assert tuned.results == read_results(of_command / "results.jsonl")
     by_seed = [result.metrics["accuracy"] for result in tuned.results]
-    assert tuned.scores["accuracy"] == sum(by_seed) / 2
+    assert tuned.scores["accuracy"] == sum(by_seed) / 2  # the median of two
     assert tuned.verdict.startswith("reviews accuracy") and tuned.verdict in repr(tuned)
     assert (tuned.folder / "report.html").is_file()
     assert type(tuned.model) is type(AutoModelForSequenceClassification.from_pretrained(tuned.model_folder))
     predictions = tuned.folder / "predictions" / "reviews-42.npz"
     before = predictions.stat()
-    more = tuned_on(folder, folder / "reviews" / "train.csv", folder / "reviews" / "dev.csv", "python", num_seeds=1)
-    assert more.results == tuned.results and predictions.stat() == before
+    again = tuned_on(folder, folder / "reviews" / "train.csv", folder / "reviews" / "dev.csv", "python", num_seeds=1)
+    assert again.results == tuned.results and predictions.stat() == before
     classify(["--config", str(tuned.folder / "config.yaml")])  # a command continues the same folder
     assert predictions.stat() == before
 
 
 @pytest.mark.slow
-def test_rows_in_memory_are_those_of_the_file(folder, of_command, glue_tokenizer):
+def test_rows_and_models_in_memory_give_the_results_of_files(folder, of_command, glue_tokenizer):
     train, dev = (rows_of(folder / "reviews" / f"{split}.csv") for split in ("train", "dev"))
     names = datasets.ClassLabel(names=["bad", "good"])
     features = datasets.Features({"text": datasets.Value("string"), "label": names})
@@ -109,23 +113,23 @@ def test_rows_in_memory_are_those_of_the_file(folder, of_command, glue_tokenizer
                                  validation=datasets.Dataset.from_list(dev))  # fmt: skip
     encoder = AutoModel.from_pretrained(folder / "encoder")
     encoder.train()
-    for number, tuned in enumerate((
+    (expected, _) = read_results(of_command / "results.jsonl")
+    for tuned in (
         tuned_on(folder, train, dev, "rows"),
         tuned_on(folder, whole, None, "tables"),
         tuned_on(folder, pd.DataFrame(train), folder / "reviews" / "dev.csv", "frames", model=encoder),
         tuned_on(folder, train, dev, "head", model=ElectraForPreTraining.from_pretrained(folder / "encoder"),
                  processing_class=glue_tokenizer),
-    )):  # fmt: skip
+    ):  # fmt: skip
         assert_same_runs(of_command, tuned.folder)
-        (expected, _) = read_results(of_command / "results.jsonl")
         assert tuned.results[0].settings["encoder"] == expected.settings["encoder"]
-        assert "dataset_name" not in (tuned.folder / "config.yaml").read_text(), number
+        assert "dataset_name" not in (tuned.folder / "config.yaml").read_text()
     assert encoder.training  # a copy was trained
     assert "settings" in refused(lambda: tuned_on(folder, train[1:], dev, "rows"))
 
 
 @pytest.mark.slow
-def test_other_tasks_and_tasks_as_values(folder):
+def test_a_task_is_named_or_is_a_value(folder):
     write_columns(folder / "names")
     options = {**SETTINGS, "num_seeds": 1, "save_model": True}
     tag(tag_flags(folder, experiment_name="tag-command", **options))
@@ -137,12 +141,11 @@ def test_other_tasks_and_tasks_as_values(folder):
 
     files = {"train_file": "train.csv", "validation_file": "dev.csv"}
     paths = {option: str(folder / "reviews" / name) for option, name in files.items()}
-    own = open_classification(parse_classify_arguments({"pretrain_path": "encoder", **paths}))
-    assert isinstance(own, Task)
-    task = own._replace(name="mine")
-    found = tuned_on(folder, None, None, "value", task=task, num_seeds=1)
-    assert found.model_folder is None and found.results[0].task == "mine"
-    assert "save_model" in refused(lambda: predict(found, "a"))
+    opened = open_classification(parse_classify_arguments({"pretrain_path": "encoder", **paths}))
+    assert isinstance(opened, Task)
+    by_value = tuned_on(folder, None, None, "value", task=opened._replace(name="mine"), num_seeds=1)
+    assert by_value.model_folder is None and by_value.results[0].task == "mine"
+    assert "save_model" in refused(lambda: predict(by_value, "a"))
 
 
 @parametrize(
@@ -222,7 +225,7 @@ def test_a_model_without_a_tokenizer_needs_one(glue_tokenizer):
 
 
 @pytest.mark.slow
-def test_answers_are_those_of_the_command(folder, of_command, tmp_path):
+def test_answers_from_files_rows_and_models_are_those_of_the_command(folder, of_command, tmp_path):
     file = folder / "reviews" / "dev.csv"
     output = tmp_path / "answers.jsonl"
     rows = rows_of(file)
@@ -233,16 +236,16 @@ def test_answers_are_those_of_the_command(folder, of_command, tmp_path):
     texts = [row["text"] for row in rows]
     model_folder = next(of_command.glob("models/*/"))
     model = AutoModelForSequenceClassification.from_pretrained(model_folder)
-    for found in (
+    for answers in (
         predict(of_command, texts),
         predict(str(model_folder), file),
         predict(model_folder, pd.DataFrame(rows)),
         predict(model, datasets.Dataset.from_list(rows)),
     ):
-        assert found == expected
+        assert answers == expected
     (alone,) = predict(model, texts[:1])
-    assert alone["probability"] == approx(expected[0]["probability"], rel=1e-5)
-    assert model.electra.encoder is not None and predict(model, texts) == expected  # the model is as it was
+    assert alone["probability"] == approx(expected[0]["probability"], rel=1e-5)  # float32, in another batch
+    assert predict(model, texts) == expected  # the model is as it was
     assert predict(of_command, []) == []
     assert predict(of_command, datasets.Dataset.from_list(rows)["text"]) == expected
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
@@ -268,7 +271,7 @@ def test_rows_that_cannot_be_read_are_named(of_command, rows, named):
     assert named in refused(lambda: predict(of_command, rows))
 
 
-def test_what_answers_no_rows_is_refused(folder, glue_tokenizer):
+def test_a_network_that_was_not_fine_tuned_answers_nothing(folder, glue_tokenizer):
     discriminator, _ = random_pair(glue_tokenizer)
     assert "fine_tune" in refused(lambda: predict(discriminator, "a", glue_tokenizer))
     assert "no fine-tuned model" in refused(lambda: predict(folder / "encoder", "a"))
@@ -284,26 +287,26 @@ def test_probabilities_are_those_of_the_commands(tmp_path, wordpiece_tokenizer, 
     run = write_run(tmp_path / "run", wordpiece_tokenizer, objective="electra")
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text(f"{TEXT}\n")
-    (found,) = replaced_token_probabilities(TEXT, run, max_length=24)
-    assert [TEXT[start:end] for _, start, end, _ in found] == [token.piece for token in found]
-    assert "".join(token.piece for token in found) == TEXT.replace(" ", "")
+    (tokens,) = replaced_token_probabilities(TEXT, run, max_length=24)
+    assert [TEXT[start:end] for _, start, end, _ in tokens] == [token.piece for token in tokens]
+    assert "".join(token.piece for token in tokens) == TEXT.replace(" ", "")
     detect(["a.txt", "--pretrain_path", "run", "--max_length", "24"])
-    line = json.loads(Path("output/detect_a/scores.jsonl").read_text())
-    assert line["tokens"] == [[start, end, round(p, 4)] for _, start, end, p in found]
+    scores = json.loads(Path("output/detect_a/scores.jsonl").read_text())
+    assert scores["tokens"] == [[start, end, round(probability, 4)] for _, start, end, probability in tokens]
     capsys.readouterr()
     inspect_command(["run/discriminator", TEXT])
-    shown = [words.split()[-1] for words in capsys.readouterr().out.splitlines() if words[-5:-3] == "0."]
-    assert shown[1:-1] == [f"{token.probability:.3f}" for token in found]  # without [CLS] and [SEP]
+    shown = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if line[-5:-3] == "0."]
+    assert shown[1:-1] == [f"{token.probability:.3f}" for token in tokens]  # without [CLS] and [SEP]
 
     network = ElectraForPreTraining.from_pretrained(run / "discriminator").train()
     texts = [TEXT, "", "a fox"]
     in_memory = replaced_token_probabilities(texts, network, max_length=24)
-    assert network.training and [len(tokens) for tokens in in_memory] == [len(found), 0, 2]
+    assert network.training and [len(judged) for judged in in_memory] == [len(tokens), 0, 2]
     assert in_memory == replaced_token_probabilities(texts, "run", max_length=24)
     assert in_memory == replaced_token_probabilities(texts, "run", wordpiece_tokenizer, max_length=24)
     other = train_on_documents(["a b c"], TokenizerArguments(vocab_size=20))
     assert "processing_class" in refused(lambda: replaced_token_probabilities(texts, "run", other))
-    assert [token.probability for token in in_memory[0]] == approx([token.probability for token in found], abs=1e-6)
+    assert [token.probability for token in in_memory[0]] == approx([token.probability for token in tokens], abs=1e-6)
 
 
 def test_texts_that_cannot_be_judged_are_named(wordpiece_tokenizer):

@@ -39,7 +39,7 @@ RATES = [0.1, 0.2, 0.3, 0.4]
 
 
 def sweep_of(folder, **keys):
-    """The sweep of a file with these keys; a key that is None is left out."""
+    """Write sweep.yaml with these keys, without those that are None; return its sweep."""
     content = {
         "program": "run_pretraining.py",
         "method": "grid",
@@ -48,17 +48,19 @@ def sweep_of(folder, **keys):
         **keys,
     }
     path = folder / "sweep.yaml"
-    path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}, sort_keys=False))
+    path.write_text(
+        yaml.safe_dump({key: value for key, value in content.items() if value is not None}, sort_keys=False)
+    )
     return read_sweep(path)
 
 
 def values_of(sweep, count):
-    """The values of the first points, in order."""
+    """Return the values of the first points, in order."""
     return [point.values for point in first_points(sweep, count).values()]
 
 
 def words_of(sweep, folder, flags=()):
-    """The words behind `electra` of the first point."""
+    """Return the words of the first point's command line behind its verb."""
     (point,) = first_points(sweep, 1).values()
     return Commands(sweep, folder, flags).of(point)[sweep.verb]
 
@@ -115,13 +117,14 @@ def test_a_wrong_parameter_is_named_in_one_line(tmp_path, name, entry, named):
     parameters = {"seed": {"values": [1, 2]}, name: entry}
     with raises(UserError, match=re.escape(named)) as raised:
         sweep_of(tmp_path, method="random", run_cap=2, parameters=parameters)
-    said = str(raised.value)
-    assert said.startswith(str(tmp_path / "sweep.yaml"))
-    assert "\n" not in said
-    assert "hf_" not in said
+    message = str(raised.value)
+    assert message.startswith(str(tmp_path / "sweep.yaml"))
+    assert "\n" not in message
+    assert "hf_" not in message  # a secret
 
 
 def test_values_are_words_where_a_file_of_options_reads_words(tmp_path):
+    """YAML 1.1 would read `no`, `12:30:00` and 010 as a boolean, seconds and an octal number, and 5e-4 as a word."""
     path = tmp_path / "sweep.yaml"
     path.write_text(
         "program: run_pretraining.py\nmethod: grid\nmetric: {name: eval/loss}\nrun_cap: 9\n"
@@ -153,9 +156,9 @@ def test_a_grid_has_no_ranges(tmp_path):
 
 
 @parametrize("content", ["", "- a", "a: [", "5", "parameters: {x: 1}"])
-def test_a_file_that_holds_no_mapping_is_no_sweep(tmp_path, content):
+def test_a_file_that_holds_no_sweep_is_named(tmp_path, content):
     (tmp_path / "sweep.yaml").write_text(content)
-    with raises(UserError, match=r"sweep.yaml"):
+    with raises(UserError, match=r"sweep\.yaml"):
         read_sweep(tmp_path / "sweep.yaml")
 
 
@@ -190,6 +193,7 @@ def test_random_points_have_their_distributions(tmp_path):
         "seed": {"distribution": "q_uniform", "min": 1, "max": 2},
     }
     points = values_of(sweep_of(tmp_path, method="random", parameters=parameters), 300)
+    # Tolerances are three standard deviations or more: of means of 300 values, and of numbers of 300 draws.
     rates = [math.log10(point["learning_rate"]) for point in points]
     assert min(rates) >= -4
     assert max(rates) <= -2
@@ -203,20 +207,21 @@ def test_random_points_have_their_distributions(tmp_path):
 
 
 @parametrize("sampler", [optuna.samplers.RandomSampler, optuna.samplers.TPESampler])
-def test_first_choices_are_those_that_optuna_draws(tmp_path, sampler):
+def test_random_points_are_those_that_optuna_draws_first(tmp_path, sampler):
     choices = ["a", "b", "c"]
-    parameters = {"x": RATE, "y": {"values": choices}, "n": {"min": 1, "max": 100}}
+    parameters = {"rate": RATE, "choice": {"values": choices}, "count": {"min": 1, "max": 100}}
     sweep = sweep_of(tmp_path, method="random", parameters=parameters)
     study = optuna.create_study(sampler=sampler(seed=0))
     for point in values_of(sweep, 10):
         trial = study.ask()
-        expected = {"x": trial.suggest_float("x", 1e-4, 1e-2, log=True), "y": trial.suggest_categorical("y", choices)}
-        assert point == {**expected, "n": trial.suggest_int("n", 1, 100)}
+        rate = trial.suggest_float("rate", 1e-4, 1e-2, log=True)
+        choice = trial.suggest_categorical("choice", choices)
+        assert point == {"rate": rate, "choice": choice, "count": trial.suggest_int("count", 1, 100)}
         study.tell(trial, 0.5)
 
 
 @parametrize("method", ["grid", "random", "bayes"])
-def test_fixed_values_alone_are_one_point(tmp_path, method):
+def test_fixed_values_alone_are_one_point_and_ranges_any_number(tmp_path, method):
     sweep = sweep_of(tmp_path, method=method, parameters={"seed": {"value": 3}, "run_name": {"value": None}})
     assert count_points(sweep, None) == 1
     assert [*first_points(sweep, 1)] == ["point"]
@@ -227,10 +232,10 @@ def test_fixed_values_alone_are_one_point(tmp_path, method):
 
 def test_a_search_over_few_values_ends_with_them(tmp_path):
     sweep = sweep_of(tmp_path, method="bayes", parameters={"seed": {"values": [1, 2]}})
-    known = first_points(sweep, 10)
-    assert {*known} == {"seed_1", "seed_2"}
-    assert next_point(sweep, [], known) is None
-    assert next_point(sweep, [], {"seed_1": known["seed_1"]}).name == "seed_2"
+    points = first_points(sweep, 10)
+    assert {*points} == {"seed_1", "seed_2"}
+    assert next_point(sweep, [], points) is None
+    assert next_point(sweep, [], {"seed_1": points["seed_1"]}).name == "seed_2"
 
 
 @parametrize("path", FILES, ids=lambda path: path.stem)
@@ -284,7 +289,7 @@ def test_points_of_one_name_are_refused(tmp_path):
 
 
 def checked(sweep, folder, flags=(), glue=None):
-    """What the check of all points returns."""
+    """Check all points as the command does before it trains; return the options of one."""
     return check_points(Commands(sweep, folder, flags, glue), [*first_points(sweep, 20).values()])
 
 
@@ -337,7 +342,7 @@ def test_a_metric_that_no_point_would_have_is_refused_at_once(tmp_path, program,
         checked(sweep_of(tmp_path, program=program, metric={"name": metric}), tmp_path, flags)
     right = "median/topics" if "classify" in program else "eval/discriminator_auc"
     options = checked(sweep_of(tmp_path, program=program, metric={"name": right}), tmp_path, flags)
-    assert options["train_file"] in ([flags[1]], flags[1])
+    assert options["train_file"] in ([flags[1]], flags[1])  # of pre-training, of fine-tuning
 
 
 @parametrize(
@@ -368,7 +373,7 @@ def test_options_that_a_sweep_sets_itself_are_refused(tmp_path, keys, flags, glu
         (["--", "--max_stepz=3"], {}, "--max_stepz"),
     ],
 )
-def test_a_wrong_flag_of_the_sweep_is_named(tmp_path, words, keys, named):
+def test_a_wrong_flag_of_the_sweep_is_named_before_it_has_a_folder(tmp_path, words, keys, named):
     sweep_of(tmp_path, **keys)
     with raises(UserError, match=re.escape(named)):
         main([str(tmp_path / "sweep.yaml"), f"--folder={tmp_path / 's'}", *words])
@@ -408,7 +413,7 @@ held_out = {{"trained": auc, "frequencies": {{"discriminator_auc": rate / 2}}}}
 
 @pytest.fixture
 def points(tmp_path, monkeypatch):
-    """A folder in which a sweep runs the script above for each point; signs of life are quick."""
+    """A folder in which a sweep runs the script above for each point; silence is noticed after 1.5 seconds."""
     program = tmp_path / "python"
     program.write_text(SCRIPT.format(python=sys.executable))
     program.chmod(0o755)
@@ -425,12 +430,13 @@ def sweep(folder, *words):
 
 
 def begin(folder, *words):
-    """A process that runs the sweep of a folder."""
+    """Start a process that runs the sweep of a folder; return it."""
     logs = len([*folder.glob("command-*.txt")])
     return fork(sweep, folder, *words, log=folder / f"command-{logs}.txt")
 
 
 def starts(folder):
+    """Return what each process of a point has written at its start: the point, its own id, its first step."""
     path = folder / "starts.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
@@ -446,6 +452,7 @@ def kill_all(folder, *commands):
 
 
 def read_words(pid):
+    """Return the command line of a process; without one, nothing."""
     try:
         return open(f"/proc/{pid}/cmdline", "rb").read()
     except OSError:
@@ -453,11 +460,12 @@ def read_words(pid):
 
 
 def table(folder):
+    """Return the text of results.csv."""
     return (folder / "sweep" / "results.csv").read_text()
 
 
 def finished(folder):
-    """The names of the points that trials have finished, in the order of the trials."""
+    """Return the names of the points that trials have finished, in the order of the trials."""
     backend = optuna.storages.journal.JournalFileBackend(str(folder / "sweep" / "study.log"))
     study = optuna.load_study(study_name="sweep", storage=optuna.storages.JournalStorage(backend))
     return [trial.user_attrs["point"] for trial in study.trials if trial.state.name in ("COMPLETE", "PRUNED")]
@@ -470,9 +478,8 @@ def test_points_run_in_the_order_of_the_file_and_once(points, capsys):
     assert rows == [["point", "learning_rate", "eval/discriminator_auc", "frequencies/discriminator_auc"]] + [
         [f"learning_rate_{rate}", str(rate), str(rate), str(rate / 2)] for rate in RATES[:3]
     ]
-    said = capsys.readouterr().out
-    assert "2 of 3, learning_rate_0.2: discriminator AUC 20.0" in said
-    sweep(points)  # one more
+    assert "2 of 3, learning_rate_0.2: discriminator AUC 20.0" in capsys.readouterr().out
+    sweep(points)  # only the fourth is left
     assert [line["point"] for line in starts(points)] == [f"learning_rate_{rate}" for rate in RATES]
 
 
@@ -503,11 +510,12 @@ def test_two_commands_survive_kills_with_equal_results(points, url):
         assert sorted(finished(points)) == sorted(line.split(",")[0] for line in table(points).splitlines()[1:])
 
 
-def test_a_lock_that_another_command_has_taken_is_lost(tmp_path):
+def test_a_lock_that_is_no_longer_there_at_its_release_is_lost(tmp_path):
+    """As after another command has taken it for left behind."""
     lock = StudyLock(str(tmp_path / "study.log"))
     assert lock.acquire()
     lock.release()
-    with pytest.raises(LockLostError):
+    with raises(LockLostError):
         lock.release()
 
 
@@ -538,12 +546,12 @@ def test_a_signal_ends_the_command_which_goes_on_later(points, kind, capfd):
     os.kill(command.pid, kind)
     command.join(60)
     assert command.exitcode == 128 + kind
-    said = capfd.readouterr().err
-    assert f"{kind.name}: " in said and "sweep.yaml --folder" in said
+    errors = capfd.readouterr().err
+    assert f"{kind.name}: " in errors and "sweep.yaml --folder" in errors  # the command to go on with
     assert not any(read_words(line["pid"]) for line in starts(points))
     (points / "seconds").write_text("0")
     sweep(points)
-    assert len(table(points).splitlines()) == 5
+    assert len(table(points).splitlines()) == 1 + len(RATES)
 
 
 def test_a_failed_point_is_tried_again_by_the_same_command(points, capsys):
@@ -553,7 +561,7 @@ def test_a_failed_point_is_tried_again_by_the_same_command(points, capsys):
         sweep(points)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "0.2 failed" in line]
     assert "no such learning rate" in line and "exit code 1," in line
-    assert len(table(points).splitlines()) == 4
+    assert len(table(points).splitlines()) == 1 + 3
     (points / "fail_learning_rate_0.2").unlink()
     sweep(points)
     assert [line["point"][-3:] for line in starts(points)] == ["0.1", "0.2", "0.3", "0.4", "0.2"]
@@ -601,16 +609,17 @@ def test_points_of_other_settings_are_never_mixed(points, keys, flags, named):
 
 
 def words(folder, *flags):
+    """Return the command line of a sweep with these flags for its points."""
     return [str(folder / "sweep.yaml"), f"--folder={folder / 'sweep'}", "--", "--train_file=a.txt", *flags]
 
 
 def test_folders_of_others_and_of_earlier_versions_are_left_alone(points):
     sweep_of(points)
-    for name, said in (("notes.txt", "other files"), ("settings.yaml", "earlier version")):
+    for name, reason in (("notes.txt", "other files"), ("settings.yaml", "earlier version")):
         folder = points / "sweep"
         folder.mkdir(exist_ok=True)
         (folder / name).write_text("a: 1")
-        with raises(UserError, match=said):
+        with raises(UserError, match=reason):
             sweep(points)
     assert {path.name for path in (points / "sweep").iterdir()} == {"notes.txt", "settings.yaml"}
 
@@ -634,12 +643,12 @@ def test_the_page_has_data_command_and_baseline(points):
         assert fact in page
     assert "/home/me" not in page
     rows = (points / "sweep" / "report.md").read_text().splitlines()
-    assert "| 0.1 | 3 | 5.0 % ± 3.8 % | 5.0 % |" in rows
-    assert len([row for row in rows if "--glue" in row]) == 1
+    assert "| 0.1 | 3 | 5.0 % ± 3.8 % | 5.0 % |" in rows  # of 0.1, 0.05 and 0.025; 0.1 / 2 of frequencies
+    assert len([row for row in rows if "--glue" in row]) == 1  # the advice how to rank other points
 
 
 @parametrize(
-    ("metric", "expected"),
+    ("metric", "is_comparable_metric"),
     [
         ("eval/discriminator_auc", False),
         ("eval/generator_loss", False),
@@ -649,12 +658,12 @@ def test_the_page_has_data_command_and_baseline(points):
         ("AVG", True),
     ],
 )
-def test_some_metrics_depend_on_the_generator(metric, expected):
-    assert is_comparable(metric) is expected
+def test_metrics_that_depend_on_the_run_s_own_generator_do_not_compare_points(metric, is_comparable_metric):
+    assert is_comparable(metric) is is_comparable_metric
 
 
 def judged(folder, points, metric="median/cola", **keys):
-    """Ranking metric, rows and sentence of points with these values and metrics."""
+    """Return the ranking metric, the rows and the verdict of points with these values and metrics."""
     sweep = sweep_of(folder, metric={"name": metric, "goal": "maximize"}, **keys)
     frame = module.pd.DataFrame([{"point": str(number), **point} for number, point in enumerate(points)])
     rank = ranking_metric(sweep, points[0])
@@ -663,14 +672,14 @@ def judged(folder, points, metric="median/cola", **keys):
 
 
 @parametrize(
-    ("scores", "said"),
+    ("scores", "verdict"),
     [
         (([0.60, 0.62, 0.61], [0.50, 0.52, 0.51]), "above the next, learning_rate 0.2 (51.0 %), by 10.0 %"),
         (([0.60, 0.68, 0.52], [0.50, 0.58, 0.42]), "not clearly above the next, learning_rate 0.2 (50.0 %), by"),
         (([0.60], [0.50]), "No winner"),
     ],
 )
-def test_seeds_decide_whether_there_is_a_winner(tmp_path, scores, said):
+def test_seeds_decide_whether_there_is_a_winner(tmp_path, scores, verdict):
     parameters = {"learning_rate": {"values": [0.1, 0.2]}, "seed": {"values": [1, 2, 3]}}
     points = [
         {"learning_rate": rate, "seed": seed, "median/cola": score, "std/cola": 0.01, "error/cola": 0.001}
@@ -678,11 +687,12 @@ def test_seeds_decide_whether_there_is_a_winner(tmp_path, scores, said):
         for seed, score in enumerate(values)
     ]
     _, _, sentence = judged(tmp_path, points, parameters=parameters)
-    assert said in sentence
+    assert verdict in sentence
 
 
 @parametrize(
     ("rows", "rank", "is_judged"),
+    # RTE has these rows, and there is a verdict from 50 on; CoLA has the official ones.
     [(49, "median/rte", False), (49, "median/cola", True), (49, "AVG", False), (50, "AVG", True)],
 )
 def test_a_handful_of_examples_shows_no_best_point(tmp_path, rows, rank, is_judged):
@@ -720,7 +730,9 @@ def test_a_median_over_seeds_is_undefined_without_one_of_them(tmp_path):
 
 def test_losses_are_ranked_from_the_lowest_and_not_in_percent(tmp_path):
     sweep = sweep_of(tmp_path, metric={"name": "eval/mlm_loss", "goal": "minimize"})
-    frame = module.pd.DataFrame([{"point": "a", "learning_rate": r, "eval/mlm_loss": 10 * r} for r in (0.2, 0.1)])
+    frame = module.pd.DataFrame(
+        [{"point": "a", "learning_rate": rate, "eval/mlm_loss": 10 * rate} for rate in (0.2, 0.1)]
+    )
     assert [row.score for row in sweep_rows(sweep, frame, "eval/mlm_loss")] == [1.0, 2.0]
     assert module.show_value("eval/mlm_loss", 1.0) == "1.0000"
     assert module.show_value("eval/fixed_discriminator_auc", 0.5) == "50.0 %"
