@@ -165,23 +165,23 @@ def test_two_evaluations_are_points_and_three_a_line():
 
 
 def test_several_runs_share_charts(tmp_path):
-    one = finished_run(tmp_path / "one")
-    other = write_state(tmp_path / "other" / "checkpoint-40", logs_until(40)).parent
-    page = page_of(one, other)
-    lines = drawn(one, other)["total loss"]
+    ended_run = finished_run(tmp_path / "one")
+    begun_run = write_state(tmp_path / "other" / "checkpoint-40", logs_until(40)).parent
+    page = page_of(ended_run, begun_run)
+    lines = drawn(ended_run, begun_run)["total loss"]
     # Training and held-out text of each run, at 64 tokens per step; the other was evaluated last at step 25.
     assert [line[-1][0] for line in lines] == [6400, 6400, 2560, 1600] and lines[2][-1] == (2560.0, 26.0)
     assert re.search(r"<li>other has not ended; .*step 40 of 100</li>", page)
 
 
 def test_a_run_that_is_shorter_than_its_logging_interval_is_beside_another(tmp_path):
-    one, short = finished_run(tmp_path / "one"), finished_run(tmp_path / "short")
+    ended_run, short = finished_run(tmp_path / "one"), finished_run(tmp_path / "short")
     write_state(short, evaluation_logs([0, 100]))
-    lines = drawn(one, short)["discriminator AUC"]
+    lines = drawn(ended_run, short)["discriminator AUC"]
     assert {line[-1][0] for line in lines} == {6400}
     (short / "metrics.json").unlink()
     with raises(UserError, match="no line of training"):
-        drawn(one, short)
+        drawn(ended_run, short)
 
 
 def test_paths_below_the_current_folder_are_shown_as_they_can_be_given(tmp_path, monkeypatch):
@@ -210,13 +210,13 @@ def test_values_that_are_not_finite_leave_a_gap(tmp_path):
 
 
 def test_one_run_is_reported_in_its_folder_and_several_in_another(tmp_path):
-    one = finished_run(tmp_path / "one")
-    other = finished_run(tmp_path / "other")
-    page_file, picture_file = write_run_report([one])
-    assert page_file == one / "report.html" and picture_file == one / "training_curves.png"
+    run = finished_run(tmp_path / "one")
+    other_run = finished_run(tmp_path / "other")
+    page_file, picture_file = write_run_report([run])
+    assert page_file == run / "report.html" and picture_file == run / "training_curves.png"
     assert Image.open(picture_file).size == (1584, 891)  # three rows of four panels
     before = page_file.read_text()
-    main([str(one), str(other), "--output", str(tmp_path / "both")])
+    main([str(run), str(other_run), "--output", str(tmp_path / "both")])
     assert (tmp_path / "both" / "report.html").is_file() and page_file.read_text() == before
 
 

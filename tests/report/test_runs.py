@@ -50,6 +50,6 @@ def test_a_folder_without_a_log_is_refused(tmp_path, make_folder, message):
 def test_runs_of_one_name_are_told_apart(tmp_path):
     run = tmp_path / "a" / "run"
     namesake = tmp_path / "b" / "run"
-    other = tmp_path / "c"
+    run_of_another_name = tmp_path / "c"
     assert names_of([run, namesake]) == {run: str(run), namesake: str(namesake)}
-    assert names_of([run, other]) == {run: "run", other: "c"}
+    assert names_of([run, run_of_another_name]) == {run: "run", run_of_another_name: "c"}

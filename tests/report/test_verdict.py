@@ -60,7 +60,8 @@ def test_rows_that_both_sides_answer_alike_add_no_error():
         ((), False),
     ],
 )
-def test_a_score_disappoints_that_is_not_clearly_above_all_rivals(scores, expected):
+def test_a_score_disappoints_that_needs_no_network(scores, expected):
+    """That is not clearly above one answer to all, the first rival, or not above the bag of words, the second."""
     assert is_disappointing(0.52, rivals(*scores)) == expected
     errors = [rival._replace(score=-rival.score, lower_is_better=True) for rival in rivals(*scores)]
     assert is_disappointing(-0.52, errors) == expected

@@ -71,9 +71,9 @@ def tuned_on(folder, train, dev, name, model=None, **options):
 def assert_same_runs(folder, other):
     """Check that scores and weights of two evaluations are equal; the data of one may be rows in memory."""
     names = ("task", "model", "settings")  # which name data and encoder
-    results, others = (read_results(path / "results.jsonl") for path in (folder, other))
-    assert len(results) == len(others) == 2
-    for result, other_result in zip(results, others, strict=True):
+    results, other_results = (read_results(path / "results.jsonl") for path in (folder, other))
+    assert len(results) == len(other_results) == 2
+    for result, other_result in zip(results, other_results, strict=True):
         assert {**vars(result), **dict.fromkeys(names)} == {**vars(other_result), **dict.fromkeys(names)}
     weights, other_weights = (load_file(next(path.glob("models/*/model.safetensors"))) for path in (folder, other))
     assert weights.keys() == other_weights.keys() and all(
@@ -250,8 +250,8 @@ def test_answers_from_files_rows_and_models_are_those_of_the_command(folder, of_
     assert predict(of_command, datasets.Dataset.from_list(rows)["text"]) == expected
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     assert predict(of_command, texts, tokenizer) == expected
-    other = train_on_documents(["a b c"], TokenizerArguments(vocab_size=20))
-    assert "processing_class" in refused(lambda: predict(of_command, texts, other))
+    other_tokenizer = train_on_documents(["a b c"], TokenizerArguments(vocab_size=20))
+    assert "processing_class" in refused(lambda: predict(of_command, texts, other_tokenizer))
     assert predict(of_command, [{"body": texts[0]}], text_column="body") == predict(of_command, texts[:1])
 
 
@@ -304,8 +304,8 @@ def test_probabilities_are_those_of_the_commands(tmp_path, wordpiece_tokenizer, 
     assert network.training and [len(judged) for judged in in_memory] == [len(tokens), 0, 2]
     assert in_memory == replaced_token_probabilities(texts, "run", max_length=24)
     assert in_memory == replaced_token_probabilities(texts, "run", wordpiece_tokenizer, max_length=24)
-    other = train_on_documents(["a b c"], TokenizerArguments(vocab_size=20))
-    assert "processing_class" in refused(lambda: replaced_token_probabilities(texts, "run", other))
+    other_tokenizer = train_on_documents(["a b c"], TokenizerArguments(vocab_size=20))
+    assert "processing_class" in refused(lambda: replaced_token_probabilities(texts, "run", other_tokenizer))
     assert [token.probability for token in in_memory[0]] == approx([token.probability for token in tokens], abs=1e-6)
 
 

@@ -42,8 +42,8 @@ def test_a_run_its_checkpoint_and_its_exported_networks_are_the_same_pair(finish
     assert masked_count >= 3  # so that other masks would be seen
     assert of_run.masked == of_checkpoint.masked and of_run.shown == of_checkpoint.shown != of_run.original
     assert of_run.probabilities == approx(of_checkpoint.probabilities, abs=2e-6)
-    (other,) = inspect_texts(joint, [TEXT], seed=4, mlm_probability=0.5)
-    assert other.masked != of_run.masked
+    (of_other_seed,) = inspect_texts(joint, [TEXT], seed=4, mlm_probability=0.5)
+    assert of_other_seed.masked != of_run.masked
     named = load_networks(str(finished_run / "discriminator"), str(finished_run / "generator"))
     assert inspect_texts(named, [TEXT], seed=3, mlm_probability=0.5) == [of_run]
     for path in (finished_run, finished_run / "checkpoint-12"):  # the generator of a run or checkpoint

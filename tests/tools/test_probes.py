@@ -29,15 +29,19 @@ def folder(tmp_path_factory, short_end):
     path = tmp_path_factory.mktemp("probes")
     write_corpus(path / "corpus.txt")
     rows = [
-        {"sentence_good": " ".join(WORDS[n : n + 4]), "sentence_bad": " ".join(WORDS[n + 9 : n + 13]), "UID": uid}
+        {
+            "sentence_good": " ".join(WORDS[place : place + 4]),
+            "sentence_bad": " ".join(WORDS[place + 9 : place + 13]),
+            "UID": uid,
+        }
         for uid, count in (("a", 6), ("b", 2))
-        for n in range(count)
+        for place in range(count)
     ]
     (path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     texts = [
-        {"text": " ".join(WORDS[20 * label : 20 * label + 3 + n % 5]), "label": label}
+        {"text": " ".join(WORDS[20 * label : 20 * label + 3 + number % 5]), "label": label}
         for label in (0, 1)
-        for n in range(20)
+        for number in range(20)
     ]
     (path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
     return path
@@ -45,7 +49,7 @@ def folder(tmp_path_factory, short_end):
 
 @pytest.mark.slow
 def test_a_run_is_the_same_with_probes_and_logs_what_the_command_measures(folder, tmp_path):
-    for name, more in (
+    for name, probe_files in (
         ("with", {"eval_pairs": folder / "pairs.jsonl", "eval_classify": folder / "labels.jsonl"}),
         ("without", {}),
     ):
@@ -54,7 +58,7 @@ def test_a_run_is_the_same_with_probes_and_logs_what_the_command_measures(folder
             "experiment_name": name,
             "max_steps": 6,
             "eval_steps": 3,
-            **more,
+            **probe_files,
         }
         pretrain(flags(tmp_path, **options))
     probed, plain = (tmp_path / "output" / name for name in ("with", "without"))
@@ -101,8 +105,10 @@ def test_probes_measure_the_main_network_by_its_score_and_draw_nothing(folder, t
 
 def test_features_are_the_mean_states_of_each_text_in_order(tmp_path, framed_tokenizer, monkeypatch):
     monkeypatch.setattr(probes, "BATCH", 5)  # texts of different lengths in three batches
-    texts = [" ".join(str(5 + (7 * n + place) % 30) for place in range(1 + 5 * n % 7)) for n in range(12)]
-    rows = [json.dumps({"text": text, "label": n % 2}) for n, text in enumerate(texts)]
+    texts = [
+        " ".join(str(5 + (7 * number + place) % 30) for place in range(1 + 5 * number % 7)) for number in range(12)
+    ]
+    rows = [json.dumps({"text": text, "label": number % 2}) for number, text in enumerate(texts)]
     (tmp_path / "a.jsonl").write_text("\n".join(rows))
     probe = LabelProbe.read(str(tmp_path / "a.jsonl"), framed_tokenizer, 16)
     model = make_model().eval()
@@ -124,7 +130,7 @@ def test_a_paradigm_counts_once_whatever_its_number_of_pairs(folder, number_toke
 
 @parametrize("names", [("premise", "hypothesis"), ("sentence1", "sentence2")])  # of MNLI, and of MRPC, RTE, STS-B
 def test_two_texts_are_read_as_a_pair(tmp_path, framed_tokenizer, names):
-    rows = [{names[0]: f"{10 + n}", names[1]: "7 8", "label": "yn"[n % 2]} for n in range(12)]
+    rows = [{names[0]: f"{10 + number}", names[1]: "7 8", "label": "yn"[number % 2]} for number in range(12)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     probe = LabelProbe.read(str(tmp_path / "a.jsonl"), framed_tokenizer, 16)
     assert probe.classes.tolist() == [1, 0] * 6 and set(probe.rows.lengths.tolist()) == {6}  # [CLS] 10 [SEP] 7 8 [SEP]
@@ -147,11 +153,12 @@ def test_rows_of_a_long_file_are_drawn_in_equal_shares_of_groups(groups):
 def test_a_long_file_whose_groups_take_turns_is_drawn_from_all_groups(tmp_path, number_tokenizer, monkeypatch):
     monkeypatch.setattr(probes, "MOST_PAIRS", 30)
     monkeypatch.setattr(probes, "MOST_TEXTS", 40)
-    rows = [{"sentence_good": "5 6", "sentence_bad": "7 8", "UID": "ab"[n % 2]} for n in range(60)]
+    rows = [{"sentence_good": "5 6", "sentence_bad": "7 8", "UID": "ab"[number % 2]} for number in range(60)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pairs_probe = PairsProbe.read(str(tmp_path / "pairs.jsonl"), number_tokenizer, "discriminator", 32)
     assert Counter(pair.paradigm for pair in pairs_probe.pairs) == {"a": 15, "b": 15}
-    texts = [{"text": f"{5 + n % 30}", "label": n % 4} for n in range(160)]  # every fourth would be one class
+    # Every fourth row would be one class.
+    texts = [{"text": f"{5 + number % 30}", "label": number % 4} for number in range(160)]
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
     before = number_tokenizer.backend_tokenizer.to_str()
     probe = LabelProbe.read(str(tmp_path / "labels.jsonl"), number_tokenizer, 16)

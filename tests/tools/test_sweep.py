@@ -335,7 +335,7 @@ def test_a_value_of_any_point_is_checked_at_once(tmp_path):
     ],
 )
 def test_a_metric_that_no_point_would_have_is_refused_at_once(tmp_path, program, metric, named):
-    (tmp_path / "topics.csv").write_text("text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(40)))
+    (tmp_path / "topics.csv").write_text("text,label\n" + "".join(f"text {row},{row % 2}\n" for row in range(40)))
     flags = ["--train_file", str(tmp_path / "topics.csv")]
     flags += ["--pretrain_path", "network"] if "classify" in program else ["--text_column", "text"]
     with raises(UserError, match=named):
@@ -526,9 +526,9 @@ def test_a_stopped_command_loses_its_point_and_ends(points):
     wait_for(lambda: starts(points), stopped)
     os.kill(stopped.pid, signal.SIGSTOP)
     os.kill(starts(points)[0]["pid"], signal.SIGSTOP)
-    other = begin(points)
-    other.join(60)
-    assert other.exitcode == 0, other.log.read_text()
+    second = begin(points)
+    second.join(60)
+    assert second.exitcode == 0, second.log.read_text()
     os.kill(stopped.pid, signal.SIGCONT)
     stopped.join(60)
     assert stopped.exitcode == 2, stopped.log.read_text()
@@ -744,10 +744,17 @@ def test_a_sweep_pretrains_fine_tunes_and_reports(tmp_path, copying, monkeypatch
     """The whole command, on the smallest networks and one point: GLUE's flags are wrong, then corrected."""
     monkeypatch.setattr(sys, "executable", copying)
     text = tmp_path / "text.txt"
-    text.write_text("".join(f"A sentence about the number {n} and its neighbours.\n\n" for n in range(400)))
+    text.write_text("".join(f"A sentence about the number {number} and its neighbours.\n\n" for number in range(400)))
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "embedding_size": 16}
-    more = {"vocab_size": 300, "max_length": 16, "max_steps": 4, "eval_steps": 4, "save_steps": 4, "generator_size": 1}
-    parameters = {name: {"value": value} for name, value in {**sizes, **more}.items()}
+    lengths = {
+        "vocab_size": 300,
+        "max_length": 16,
+        "max_steps": 4,
+        "eval_steps": 4,
+        "save_steps": 4,
+        "generator_size": 1,
+    }
+    parameters = {name: {"value": value} for name, value in {**sizes, **lengths}.items()}
     parameters |= {"mlm_probability": {"values": [0.3]}, "hub_token": {"value": "hf_SECRET"}}
     sweep_of(tmp_path, parameters=parameters)
     glue = f"--glue_dir {write_glue(tmp_path / 'glue', 'CoLA')} --tasks cola --num_seeds 1 --num_train_epochs 1"
