@@ -1,4 +1,4 @@
-"""The real commands, offline: from text to networks that open anywhere."""
+"""The quickstart, a process of its own, offline: from no arguments to networks that transformers opens."""
 
 import pytest
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_without_a_corpus_the_quickstart_runs(tmp_path):
-    """Also where no tracker is installed."""
+    """Also where no tracker is installed; the networks and files of a run are there."""
     flags = ["--generator_size=0.5", "--max_steps=2", "--dataset_sampling=0.03", "--max_eval_segments=20"]
     missing = "sys.modules.update({'wandb': None, 'tensorboard': None, 'tensorboardX': None})"
     out, _ = run("run_pretraining.py", flags, tmp_path, before=missing)

@@ -14,6 +14,7 @@ from tests.pretraining.runs import FAST, flags, make, write_corpus
 pytestmark = pytest.mark.slow
 
 EAGERLY = {"torch_compile": True, "torch_compile_backend": "eager"}
+"""Options of a run that counts as compiled, but needs no compiler."""
 
 
 def test_a_run_compiles_one_graph_for_each_mask_and_phase(tmp_path):
@@ -33,37 +34,38 @@ def test_a_run_compiles_one_graph_for_each_mask_and_phase(tmp_path):
     trainer = make(tmp_path, **options, **EAGERLY)
     counter = CompileCounter()
     trainer.model.compile(backend=counter, fullgraph=True, dynamic=False)
-    seen = set()
+    variants = set()
 
     compute_loss = trainer.compute_loss
 
-    def note(model, inputs, **others):
-        seen.add(("attention_mask" in inputs, trainer.phase.train_generator, tuple(inputs["input_ids"].shape)))
+    def noting(model, inputs, **others):
+        variants.add(("attention_mask" in inputs, trainer.phase.train_generator, tuple(inputs["input_ids"].shape)))
         return compute_loss(model, inputs, **others)
 
-    trainer.compute_loss = note
+    trainer.compute_loss = noting
     torch._dynamo.reset()
     trainer.train()
     lines = [logs for logs in trainer.state.log_history if "loss" in logs]
     assert {line["train_generator"] for line in lines} == {0.0, 1.0}
-    assert {shape for *_, shape in seen} == {(2, 12)}
-    assert counter.frame_count == len(seen) >= 2
+    assert {shape for *_, shape in variants} == {(2, 12)}
+    assert counter.frame_count == len(variants) >= 2
     assert trainer.model_wrapped is trainer.model  # accelerate has not compiled it, too
 
 
 def test_nothing_is_kept_that_the_next_step_overwrites(tmp_path):
     """As of --torch_compile_mode reduce-overhead, whose graphs write to the same memory in every step."""
     write_corpus(tmp_path / "corpus.txt")
-    last = []
+    last_results = []
 
     def overwriting(graph, inputs):
         def forward(*args):
-            while last:
-                last.pop().zero_()
+            while last_results:
+                last_results.pop().zero_()
             results = graph.forward(*args)
-            given = {t.untyped_storage().data_ptr() for t in args if isinstance(t, torch.Tensor)}
-            new = (t for t in results if isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() not in given)
-            last.extend(new)
+            tensors = [result for result in results if isinstance(result, torch.Tensor)]
+            # The memory of weights and inputs stays.
+            kept = {arg.untyped_storage().data_ptr() for arg in args if isinstance(arg, torch.Tensor)}
+            last_results.extend(tensor for tensor in tensors if tensor.untyped_storage().data_ptr() not in kept)
             return results
 
         return make_boxed_func(forward)
@@ -80,17 +82,17 @@ def test_nothing_is_kept_that_the_next_step_overwrites(tmp_path):
         trainer.train()
         lines = [logs for logs in trainer.state.log_history if "loss" in logs]
         logged.append([{name: logs[name] for name in ("loss", "discriminator_loss", "grad_norm")} for logs in lines])
-    assert last and logged[1] == [approx(line, rel=1e-4) for line in logged[0]]
+    assert last_results and logged[1] == [approx(line, rel=1e-4) for line in logged[0]]
 
 
 MLM = {**FAST, "objective": "mlm"}
-"""One network, which is compiled in half the time of two."""
-
-
+"""Options of a run of one network, which is compiled in half the time of two."""
 COMPILED_BY_DEFAULT = (
-    "import torch._inductor.config as i; i.force_disable_caches = True; "
-    "import electra.pretraining.configuration as c; c.compiles_by_default = lambda training: True"
+    "import torch._inductor.config as inductor; inductor.force_disable_caches = True; "
+    "import electra.pretraining.configuration as configuration; "
+    "configuration.compiles_by_default = lambda training: True"
 )
+"""Code that makes compiling the default on a CPU, too."""
 
 
 @parametrize("is_asked", [True, False], ids=["asked", "default"])
@@ -99,10 +101,10 @@ def test_without_a_compiler_a_run_goes_on_or_ends_with_one_line(tmp_path, is_ask
     write_corpus(tmp_path / "corpus.txt")
     argv = [*flags(tmp_path, **MLM, max_steps=2), *(["--torch_compile", "true"] if is_asked else [])]
     variables = {"PATH": "/nonexistent", "CXX": "c++", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
-    how = {"expect": 2} if is_asked else {"before": COMPILED_BY_DEFAULT}
-    output, errors = run("run_pretraining.py", argv, tmp_path, python=copying, **how, **variables)
-    told = [line for line in (output + errors).splitlines() if "InvalidCxxCompiler" in line]
-    assert len(told) == 1 and "--torch_compile false" in told[0] and "Traceback" not in output + errors
+    outcome = {"expect": 2} if is_asked else {"before": COMPILED_BY_DEFAULT}
+    output, errors = run("run_pretraining.py", argv, tmp_path, python=copying, **outcome, **variables)
+    lines = [line for line in (output + errors).splitlines() if "InvalidCxxCompiler" in line]
+    assert len(lines) == 1 and "--torch_compile false" in lines[0] and "Traceback" not in output + errors
     assert (tmp_path / "output" / "run" / "checkpoint-2").is_dir() is not is_asked
 
 

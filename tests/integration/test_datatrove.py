@@ -38,21 +38,21 @@ def text(tmp_path):
 
 
 @parametrize("algorithm", ["wordpiece", "byte_bpe"])
-def test_tokens_and_weights_are_those_of_the_own_cache(algorithm, text, tmp_path, capsys):
+def test_tokens_and_weights_are_those_of_electra_cache(algorithm, text, tmp_path, capsys):
     tokenizer = tmp_path / "tokenizer"
     words = [f"--train_file={text}", f"--tokenizer_algorithm={algorithm}", "--vocab_size=400"]
     make_tokenizer([*words, f"--output_dir={tokenizer}"])
     capsys.readouterr()
     cache([f"--train_file={text}", f"--tokenizer_path={tokenizer}", f"--cache_dir={tmp_path / 'cache'}"])
-    own = TokenCache(capsys.readouterr().out.split()[-1])
+    cache_of_command = TokenCache(capsys.readouterr().out.split()[-1])
     argv = [text, f"--tokenizer_path={tokenizer}", f"--output_dir={tmp_path / 'tokens'}", "--tasks=4", "--workers=2"]
     run("examples/tokenize_datatrove.py", argv, tmp_path)
-    other = open_cache(tmp_path / "tokens", load_tokenizer(tokenizer), str(tmp_path / "cache"))
-    assert len(other) == len(own) == DOCUMENTS
-    assert all_ids(other) == all_ids(own)
-    assert other.content_hashes.tolist() == own.content_hashes.tolist()
+    cache_of_example = open_cache(tmp_path / "tokens", load_tokenizer(tokenizer), str(tmp_path / "cache"))
+    assert len(cache_of_example) == len(cache_of_command) == DOCUMENTS
+    assert all_ids(cache_of_example) == all_ids(cache_of_command)
+    assert cache_of_example.content_hashes.tolist() == cache_of_command.content_hashes.tolist()
 
     options = {"train_file": None, "vocab_size": None, "max_steps": 4}
-    for name, folder in (("own", own.path), ("other", tmp_path / "tokens")):
+    for name, folder in (("command", cache_of_command.path), ("example", tmp_path / "tokens")):
         pretrain(flags(tmp_path, **options, experiment_name=name, token_cache=folder))
-    assert_same_state(tmp_path / "output/own/checkpoint-4", tmp_path / "output/other/checkpoint-4")
+    assert_same_state(tmp_path / "output/command/checkpoint-4", tmp_path / "output/example/checkpoint-4")

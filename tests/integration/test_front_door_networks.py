@@ -26,22 +26,26 @@ from tests.helpers import read_json
 from tests.integration.test_front_door import NETWORKS, SEGMENTS, TRAINING, parts  # noqa: F401 - a fixture
 
 ROTARY = {"discriminator_type": "modernbert", "initialization": "normal", "embedding_size": None, "tie": "none"}
+"""Options of networks with rotary positions."""
+ROWS = [{"text": word, "label": word} for word in ("a", "b")] * 10
+"""Texts with labels."""
 
 
 def make(parts, output, networks=None, tokenizer=None, segments=None, **options):  # noqa: F811
+    """Return the trainer of a tiny run with these networks, this folder of a tokenizer, and these options."""
     folder, text = parts
     tokenizer = load_tokenizer(tokenizer or folder / "tokenizer")
     corpus = tokenize_corpus(text, tokenizer, cache_dir=folder / "cache")
     sizes = {name: value for name, value in {**NETWORKS, **(networks or {})}.items() if value is not None}
     model = ElectraForJointPretraining.from_recipe("small", tokenizer, **sizes)
     args = ElectraTrainingArguments(output, **{**TRAINING, **options})
-    options = SegmentArguments(**{**SEGMENTS, **(segments or {})})
-    return ElectraTrainer(model=model, args=args, train_dataset=corpus, processing_class=tokenizer, segments=options)
+    segments = SegmentArguments(**{**SEGMENTS, **(segments or {})})
+    return ElectraTrainer(model=model, args=args, train_dataset=corpus, processing_class=tokenizer, segments=segments)
 
 
 @pytest.fixture(scope="module")
 def begun(parts, tmp_path_factory):  # noqa: F811
-    """A run of four steps, with its exported networks."""
+    """The folder of a run of four steps, with its exported networks."""
     trainer = make(parts, tmp_path_factory.mktemp("begun") / "run", max_steps=4)
     trainer.train()
     finish_run(trainer)
@@ -50,7 +54,7 @@ def begun(parts, tmp_path_factory):  # noqa: F811
 
 @pytest.fixture(scope="module")
 def other_tokenizer(parts, tmp_path_factory):  # noqa: F811
-    """A tokenizer of equal size, in which nearly all ids mean something else."""
+    """The folder of a tokenizer of equal size, in which nearly all ids mean something else."""
     folder = tmp_path_factory.mktemp("other")
     shutil.copytree(parts[0] / "tokenizer", folder, dirs_exist_ok=True)
     state = json.loads((folder / "tokenizer.json").read_text())
@@ -73,7 +77,7 @@ def other_tokenizer(parts, tmp_path_factory):  # noqa: F811
         ({"mlm_probability": 0.2}, "mlm_probability"),
     ],
 )
-def test_a_run_goes_on_with_its_own_networks(parts, begun, networks, named):  # noqa: F811
+def test_a_run_with_other_networks_or_another_objective_is_not_continued(parts, begun, networks, named):  # noqa: F811
     checkpoint = begun / "checkpoint-4"
     before = {path: path.stat().st_mtime_ns for path in begun.rglob("*")}
     message = refused(make(parts, begun, networks).train)
@@ -97,7 +101,7 @@ def test_a_changed_dropout_is_recorded(parts, begun, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_rotary_positions_stay(parts, tmp_path):  # noqa: F811
+def test_a_run_with_another_theta_of_its_rotary_positions_is_not_continued(parts, tmp_path):  # noqa: F811
     make(parts, tmp_path / "run", ROTARY, max_steps=1).train()
     message = refused(make(parts, tmp_path / "run", {**ROTARY, "rope_theta": 500.0}).train)
     assert "full_attention.rope_theta 160000.0, not 500.0" in message
@@ -122,18 +126,17 @@ def test_a_network_that_cannot_hide_tokens_is_refused(parts, tmp_path):  # noqa:
 @pytest.mark.slow
 def test_a_tokenizer_of_equal_size_is_refused(parts, begun, other_tokenizer, tmp_path):  # noqa: F811
     folder, text = parts
-    own = load_tokenizer(folder / "tokenizer")
+    original = load_tokenizer(folder / "tokenizer")
     other = load_tokenizer(other_tokenizer)
-    assert len(own) == len(other) and own.get_vocab() != other.get_vocab()
+    assert len(original) == len(other) and original.get_vocab() != other.get_vocab()
     encoder = AutoModel.from_pretrained(begun / "discriminator")
     classifier = AutoModelForSequenceClassification.from_pretrained(begun / "discriminator")
     joint = ElectraForJointPretraining.from_pretrained(begun)
     corpus = tokenize_corpus(text, other, cache_dir=folder / "cache")
     args = ElectraTrainingArguments(tmp_path / "run", **TRAINING)
-    rows = [{"text": word, "label": word} for word in ("a", "b")] * 10
     options = {"output_dir": tmp_path, "num_seeds": 1, "num_train_epochs": 1, "max_length": 16}
     for use in (
-        lambda: fine_tune(encoder, rows, rows, processing_class=other, **options),
+        lambda: fine_tune(encoder, ROWS, ROWS, processing_class=other, **options),
         lambda: predict(classifier, ["a"], processing_class=other),
         lambda: replaced_token_probabilities("a", joint, other),
         lambda: replaced_token_probabilities("a", begun, other),
@@ -145,35 +148,51 @@ def test_a_tokenizer_of_equal_size_is_refused(parts, begun, other_tokenizer, tmp
     assert not (tmp_path / "run").exists()
     swapped = shutil.copytree(begun / "discriminator", tmp_path / "swapped")
     shutil.copyfile(other_tokenizer / "tokenizer.json", swapped / "tokenizer.json")
-    assert "tokenizer.json" in refused(lambda: fine_tune(AutoModel.from_pretrained(swapped), rows, rows, **options))
+    assert "tokenizer.json" in refused(lambda: fine_tune(AutoModel.from_pretrained(swapped), ROWS, ROWS, **options))
     other.add_tokens(["[NEW]"])
     assert "tokenizer" in refused(lambda: predict(classifier, ["a"], processing_class=other))
-    own.add_tokens(["[NEW]"])  # for which a program gives the network a row
-    classifier.resize_token_embeddings(len(own))
-    assert len(predict(classifier, ["a [NEW]"], processing_class=own)) == 1
+    original.add_tokens(["[NEW]"])  # for which a program gives the network a row
+    classifier.resize_token_embeddings(len(original))
+    assert len(predict(classifier, ["a [NEW]"], processing_class=original)) == 1
 
 
 @pytest.mark.slow
-def test_folders_say_what_a_client_needs(parts, begun, tmp_path):  # noqa: F811
+def test_folders_have_cards_and_the_dtype_of_their_weights(begun, tmp_path):
     """Without its dtype, transformers would load weights that are stored in bfloat16 as such."""
     for folder in (begun, begun / "checkpoint-4"):
         assert "discriminator" in (folder / "README.md").read_text()
     encoder = AutoModel.from_pretrained(begun / "discriminator")
-    rows = [{"text": word, "label": word} for word in ("a", "b")] * 10
     options = {"output_dir": tmp_path, "num_seeds": 1, "num_train_epochs": 1}
-    tuned = fine_tune(encoder, rows, rows, max_length=16, **options)
+    tuned = fine_tune(encoder, ROWS, ROWS, max_length=16, **options)
     for folder in (begun / "discriminator", begun / "generator", tuned.model_folder):
         assert read_json(folder / "config.json")["dtype"] == "float32"
+
+
+@pytest.mark.slow
+# The network has 32 positions.
+@pytest.mark.parametrize(
+    ("max_length", "model_max_length", "limit"), [(40, 56, "32 positions"), (20, 16, "model_max_length")]
+)
+def test_texts_longer_than_the_network_or_the_tokenizer_allows_are_refused(
+    parts,  # noqa: F811
+    begun,
+    tmp_path,
+    max_length,
+    model_max_length,
+    limit,
+):
     tokenizer = load_tokenizer(parts[0] / "tokenizer")
-    for length, limit in ((40, "32 positions"), (20, "model_max_length")):
-        tokenizer.model_max_length = 2 * length - 24
-        message = refused(
-            lambda: fine_tune(encoder, rows, rows, max_length=length, processing_class=tokenizer, **options)  # noqa: B023
-        )
-        assert limit in message
-    checkpoint = begun / "checkpoint-4"
+    tokenizer.model_max_length = model_max_length
+    encoder = AutoModel.from_pretrained(begun / "discriminator")
+    options = {"processing_class": tokenizer, "max_length": max_length, "output_dir": tmp_path}
+    assert limit in refused(lambda: fine_tune(encoder, ROWS, ROWS, **options))
+
+
+@pytest.mark.slow
+def test_a_checkpoint_may_have_a_card_of_its_user(begun, tmp_path):
+    checkpoint = shutil.copytree(begun / "checkpoint-4", tmp_path / "run" / "checkpoint-4")
     (checkpoint / "README.md").write_text("mine")
-    assert ElectraForJointPretraining.from_pretrained(begun).name_or_path == str(checkpoint)
+    assert ElectraForJointPretraining.from_pretrained(tmp_path / "run").name_or_path == str(checkpoint)
 
 
 @pytest.mark.slow
@@ -193,14 +212,13 @@ def test_a_program_s_own_objects_and_random_states_stay(parts, begun, tmp_path):
     )
 
     classifier = AutoModelForSequenceClassification.from_pretrained(begun / "discriminator")
-    rows = [{"text": word, "label": word} for word in ("a", "b")] * 10
     options = {"output_dir": tmp_path, "num_seeds": 1, "num_train_epochs": 1, "max_length": 16}
     draws = []
     for work in (
         lambda: None,
         lambda: predict(classifier, ["a"]),
         lambda: replaced_token_probabilities("a", begun),
-        lambda: fine_tune(begun, rows, rows, **options),
+        lambda: fine_tune(begun, ROWS, ROWS, **options),
     ):
         random.seed(0), np.random.seed(0), torch.manual_seed(0)
         work()

@@ -28,13 +28,14 @@ OPTIONS = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "bf16": 
 
 
 def networks(run_folder):
+    """Return the weights of both exported networks of a run."""
     files = ((role, load_file(run_folder / role / "model.safetensors")) for role in ("discriminator", "generator"))
     return {f"{role}.{name}": weight for role, weights in files for name, weight in weights.items()}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the run on one process is."""
+    """A folder with a corpus and the run `one`, on one process."""
     folder = tmp_path_factory.mktemp("fsdp")
     write_corpus(folder / "corpus.txt")
     main(flags(folder, experiment_name="one", **OPTIONS, per_device_train_batch_size=8))
@@ -42,9 +43,9 @@ def folder(tmp_path_factory):
 
 
 def train_and_resume(folder, name, options):
-    """A run, and one that goes on from its checkpoint of step 2; accelerate takes gloo's processes for GPUs.
+    """Train a run, and one that goes on from its checkpoint of step 2.
 
-    accelerate gives FSDP to no CPU, torch does.
+    Accelerate takes gloo's processes for GPUs here: it gives FSDP to no CPU, torch does.
     """
     initialize = accelerate.state.PartialState.__init__
 
@@ -71,6 +72,7 @@ def test_sharded_runs_train_resume_and_export_alike(folder, name):
     assert exit_codes(ranks) == [0, 0], ranks[0].log.read_text()
     one, whole, resumed = (networks(folder / "output" / run) for run in ("one", name, f"{name}-resumed"))
     for weight_name, weight in one.items():
+        # Adam divides by the gradient's size, so rounding moves weights whose gradient is nearly 0.
         assert_close(whole[weight_name], weight, rtol=0, atol=1e-4)
     assert all(torch.equal(resumed[weight_name], weight) for weight_name, weight in whole.items())
     checkpoint = folder / "output" / name / "checkpoint-2"

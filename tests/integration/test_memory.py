@@ -1,4 +1,4 @@
-"""Memory does not depend on how much text there is, and does not grow with the steps."""
+"""Memory of a run: from step 100 to step 300, and with three times the text."""
 
 from pathlib import Path
 
@@ -28,13 +28,15 @@ class Watch(TrainerCallback):
 
 
 class WatchedTrainer(run.ElectraTrainer):
+    """The trainer of a run that is watched."""
+
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.add_callback(Watch)
 
 
 def measure(folder, steps):
-    """Return what `Watch` prints in a run: megabytes of resident and of anonymous memory, a tuple for each step."""
+    """Train in a process; return what `Watch` prints: MB of resident and anonymous memory, a tuple for each step."""
     options = {**FAST, "max_documents": 500, "logging_steps": 50, "save_strategy": "no", "max_steps": steps}
     process = fork(main, flags(folder, **options), log=folder / "log.txt")
     assert exit_codes([process]) == [0], process.log.read_text()

@@ -20,7 +20,7 @@ from electra.runtime import device
 
 text, folder = sys.argv[1:]
 device.has_amx = lambda: False  # so that the faster products are used on any processor of this kind
-said = {}
+observed = {}
 
 
 def settings():
@@ -43,7 +43,7 @@ class Fails(TrainerCallback):
 
 class Looks(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
-        said["inside"] = [torch.backends.mkldnn.matmul.fp32_precision, torch.get_num_threads()]
+        observed["inside"] = [torch.backends.mkldnn.matmul.fp32_precision, torch.get_num_threads()]
 
 
 def make(name, callback, workers=0):
@@ -85,17 +85,17 @@ tuned = fine_tune(
     output_dir=folder, threads=1, use_cpu=True,
 )
 predict(tuned, ["cat"])
-said["settings"] = [before, settings()]
-said["taken"] = bytes_taken()
+observed["settings"] = [before, settings()]
+observed["taken"] = bytes_taken()
 
-said["errors"] = [error_of(make("failing", Fails, workers=2))]
-thread = threading.Thread(target=lambda: said["errors"].append(error_of(make("in_thread", Fails, workers=2))))
+observed["errors"] = [error_of(make("failing", Fails, workers=2))]
+thread = threading.Thread(target=lambda: observed["errors"].append(error_of(make("in_thread", Fails, workers=2))))
 thread.start()
 thread.join()
-said["daemon"] = daemon.is_alive()
-said["pool"] = pool.apply(abs, (-1,))
-with open(f"{folder}/said.json", "w") as file:
-    json.dump(said, file)
+observed["daemon"] = daemon.is_alive()
+observed["pool"] = pool.apply(abs, (-1,))
+with open(f"{folder}/observed.json", "w") as file:
+    json.dump(observed, file)
 """
 FAILING = """
 make("last", Fails, workers=2).train()  # ends the program, whose workers are still there
@@ -103,7 +103,7 @@ make("last", Fails, workers=2).train()  # ends the program, whose workers are st
 
 
 def run_program(python, code, folder):
-    """Exit code and errors of a program that uses the toolkit below a folder."""
+    """Return exit code and errors of a program that uses the toolkit below a folder."""
     text = write_corpus(folder / "corpus.txt")
     command = [python, "-c", BEGINNING + code, str(text), str(folder)]
     done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
@@ -114,14 +114,14 @@ def run_program(python, code, folder):
 def test_a_program_keeps_its_processes_signals_and_settings(tmp_path):
     code, errors = run_program(sys.executable, WHOLE, tmp_path)
     assert code == 0, errors
-    said = read_json(tmp_path / "said.json")
-    before, after = said["settings"]
-    assert before == after and before[3] == 2
-    assert said["inside"][1] == 1
-    assert said["errors"] == ["the program's own error"] * 2
-    assert said["daemon"] and said["pool"] == 1
+    observed = read_json(tmp_path / "observed.json")
+    before, after = observed["settings"]
+    assert before == after and before[3] == 2  # threads of the program
+    assert observed["inside"][1] == 1  # threads of the run
+    assert observed["errors"] == ["the program's own error"] * 2
+    assert observed["daemon"] and observed["pool"] == 1
     if sys.platform == "linux":
-        assert said["taken"] > 200e6  # 288 MB are written, and none is kept
+        assert observed["taken"] > 200e6  # 288 MB are written, and none is kept
 
 
 @pytest.mark.slow

@@ -30,12 +30,12 @@ COMMANDS = {
 
 
 def run(main, *more):
-    """Run the command of the README with options that name local data and make the run short."""
+    """Run a command of the README with more options that name local data and make the run short."""
     words = shlex.split(COMMANDS[main])
     main([*words[2:], *shlex.split(" ".join(more))])
 
 
-def test_the_commands_of_the_readme_run_to_the_end(tmp_path, monkeypatch):
+def test_the_commands_of_the_readme_run_to_the_end_and_are_reported_in_other_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("electra.report.page.make_panels", make_panels)  # all panels
     write_corpus(tmp_path / "corpus.txt")

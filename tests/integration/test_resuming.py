@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The folder of a corpus and of a finished run with checkpoints 4, 8 and 12."""
+    """The folder with a corpus and output/run, a finished run with checkpoints 4, 8 and 12."""
     folder = tmp_path_factory.mktemp("finished")
     write_corpus(folder / "corpus.txt")
     main(flags(folder, **FAST))
@@ -34,7 +34,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Where a new run can be: a corpus lies there."""
+    """A folder for a new run, with a corpus."""
     write_corpus(tmp_path / "corpus.txt")
     return tmp_path
 
@@ -49,23 +49,27 @@ class Copy:
         shutil.copytree(finished / "output" / "run", self.run)
 
     def flags(self, **options):
+        """Return the command line that resumes the copy, with these options."""
         shared = {"train_file": self.finished / "corpus.txt", "cache_dir": self.finished / "cache"}
-        how = {} if "resume_from_checkpoint" in options else {"auto_resume": True}
-        return flags(self.folder, **{**FAST, **shared, **how, **options})
+        start = {} if "resume_from_checkpoint" in options else {"auto_resume": True}
+        return flags(self.folder, **{**FAST, **shared, **start, **options})
 
     def resume(self, **options):
+        """Resume the copy in this process."""
         main(self.flags(**options))
 
     def steps(self):
+        """Return the steps of its checkpoints."""
         return {int(path.name.removeprefix("checkpoint-")) for path in self.run.glob("checkpoint-*")}
 
-    def equals_the_finished(self):
+    def assert_equals_the_finished(self):
+        """Check that the copy ended as the finished run, bit for bit."""
         assert_same_state(self.run / "checkpoint-12", self.finished / "output" / "run" / "checkpoint-12")
-        return True
 
 
 @pytest.fixture
 def copy(finished, tmp_path):
+    """A copy of the finished run, which a test may change."""
     return Copy(finished, tmp_path)
 
 
@@ -91,21 +95,21 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(folder, options):
     metrics = [read_json(run / "metrics.json")["held_out"] for run in (whole, resumed)]
     assert metrics[0] == metrics[1]
     logs = [[line for line in history(run / "checkpoint-12") if "loss" in line] for run in (whole, resumed)]
-    for one, other in zip(*logs, strict=True):
-        names = one.keys() - {"tokens_per_second", "eta_seconds"}
-        if one["step"] == 9:  # its window began before the stop
+    for line, resumed_line in zip(*logs, strict=True):
+        names = line.keys() - {"tokens_per_second", "eta_seconds"}
+        if line["step"] == 9:  # its window began before the stop
             names = {"tokens_seen", "epoch", "learning_rate", "grad_norm"}
-        assert {name: one[name] for name in names} == {name: other[name] for name in names}
+        assert {name: line[name] for name in names} == {name: resumed_line[name] for name in names}
 
 
-def test_the_same_command_starts_resumes_and_finds_the_end(copy, capsys):
+def test_the_same_command_starts_resumes_finds_the_end_and_extends(copy, capsys):
     shutil.rmtree(copy.run)
     with raises(SystemExit) as stopped:
         copy.resume(max_hours=1e-9)
     assert stopped.value.code == 85
     assert copy.steps() == {1}
     copy.resume()
-    assert copy.equals_the_finished()
+    copy.assert_equals_the_finished()
     written = {path: path.stat().st_mtime_ns for path in copy.run.rglob("*")}
     copy.resume()
     assert {path: path.stat().st_mtime_ns for path in copy.run.rglob("*")} == written
@@ -122,7 +126,7 @@ def test_a_run_resumed_over_a_damaged_checkpoint_ends_alike(copy):
     copy.resume(resume_from_checkpoint=copy.run, save_total_limit=1)
     assert copy.steps() == {12}
     assert not (copy.run / "unfinished").exists()
-    assert copy.equals_the_finished()
+    copy.assert_equals_the_finished()
 
 
 def test_a_finished_run_needs_no_checkpoint_unless_extended(copy):
@@ -150,7 +154,9 @@ def test_a_run_without_its_network_is_exported_again(copy):
 
 def test_a_run_that_was_killed_at_its_end_gets_its_report_and_is_uploaded(copy, monkeypatch):
     pushed = []
-    monkeypatch.setattr("electra.pretraining.run_folder.push_run", lambda *given, **others: pushed.append(given))
+    monkeypatch.setattr(
+        "electra.pretraining.run_folder.push_run", lambda *arguments, **others: pushed.append(arguments)
+    )
     before = contents(copy.run)
     for name in ("report.html", "training_curves.png"):
         (copy.run / name).unlink()
@@ -186,20 +192,20 @@ def test_a_second_process_leaves_a_run_alone_that_is_at_work(finished, copying):
 
 def test_another_corpus_or_held_out_text_is_refused(copy):
     write_corpus(copy.folder / "other.txt", documents=31)
-    with raises(UserError, match=r"\b30\b.*\b31\b"):
+    with raises(UserError, match=r"\b30\b.*\b31\b"):  # documents
         copy.resume(max_steps=14, train_file=copy.folder / "other.txt")
-    with raises(UserError, match=r"\b30\b.*\b27\b.*--validation_fraction"):
+    with raises(UserError, match=r"\b30\b.*\b27\b.*--validation_fraction"):  # without the tenth
         copy.resume(max_steps=14, validation_fraction=0.1)
 
 
-def test_another_evaluation_file_has_no_untrained_column(folder):
-    names = [write_corpus(folder / f"{seed}.txt", documents=6, seed=seed) for seed in (1, 2)]
+def test_an_evaluation_file_that_came_later_has_no_untrained_column(folder):
+    files = [write_corpus(folder / f"{seed}.txt", documents=6, seed=seed) for seed in (1, 2)]
     options = {**FAST, "eval_strategy": "steps", "max_eval_segments": 4}
     columns = []
-    for steps, name in ((1, names[0]), (2, names[1]), (3, names[0])):
-        main(flags(folder, **options, validation_file=name, max_steps=steps, auto_resume=True))
+    for steps, file in ((1, files[0]), (2, files[1]), (3, files[0])):
+        main(flags(folder, **options, validation_file=file, max_steps=steps, auto_resume=True))
         columns.append(set(read_json(folder / "output" / "run" / "metrics.json")["held_out"]))
-    assert ["untrained" in found for found in columns] == [True, False, True]
+    assert ["untrained" in names for names in columns] == [True, False, True]
 
 
 def test_new_options_hold_from_the_resumed_step_on(copy):
@@ -211,7 +217,7 @@ def test_new_options_hold_from_the_resumed_step_on(copy):
     assert copy.steps() == {4, 5, 6, 7, 8}
     (line,) = [line for line in history(copy.run / "checkpoint-8") if "loss" in line and line["step"] > 4]
     assert line["step"] == 6
-    assert line["learning_rate"] == approx(1e-5 * 3 / 6, rel=1e-6)
+    assert line["learning_rate"] == approx(1e-5 * 3 / 6, rel=1e-6)  # five of eight steps are done, two are warm-up
     for state in torch.load(copy.run / "checkpoint-8" / "optimizer.pt", weights_only=True)["param_groups"]:
         assert state["weight_decay"] in (0.5, 0.0)
         assert (state["betas"], state["eps"]) == ((0.9, 0.9), 1e-3)
@@ -258,11 +264,20 @@ def test_a_run_is_resumed_after_it_was_moved(finished, tmp_path, monkeypatch):
 @parametrize("elsewhere", ["output_dir", "cache_dir"])
 def test_a_run_writes_nothing_into_the_folder_of_its_texts(folder, tmp_path_factory, monkeypatch, elsewhere):
     monkeypatch.chdir(folder)
-    other = tmp_path_factory.mktemp("other")
-    options = {**FAST, "train_file": ".", "output_dir": None, "cache_dir": None, elsewhere: other, "max_steps": 2}
+    other_folder = tmp_path_factory.mktemp("other")
+    options = {
+        **FAST,
+        "train_file": ".",
+        "output_dir": None,
+        "cache_dir": None,
+        elsewhere: other_folder,
+        "max_steps": 2,
+    }
     (inside,) = {"output_dir", "cache_dir"} - {elsewhere}
     assert f"--{inside}" in refused(lambda: main(flags(folder, **options)))
-    assert {path.name for path in (*other.rglob("*"), *folder.glob("output/**/*")) if path.is_file()} <= {".run.lock"}
+    assert {path.name for path in (*other_folder.rglob("*"), *folder.glob("output/**/*")) if path.is_file()} <= {
+        ".run.lock"
+    }
     main(flags(folder, **options | {"train_file": "./*.txt"}))
 
 
@@ -304,8 +319,9 @@ def test_a_failed_write_keeps_the_last_checkpoint(copy, file):
     size = (copy.run / "checkpoint-12" / file).stat().st_size - 1
     with files_up_to(size), raises(UserError) as error:
         copy.resume(max_steps=13)
-    said = str(error.value)
-    assert all(part in said for part in (f"{copy.run}/unfinished", "File too large", "--resume_from_checkpoint")), said
+    message = str(error.value)
+    parts = (f"{copy.run}/unfinished", "File too large", "--resume_from_checkpoint")
+    assert all(part in message for part in parts), message
     assert copy.steps() == {4, 8, 12}
     assert find_damage(copy.run / "checkpoint-12") is None
     assert not (copy.run / "unfinished").exists()

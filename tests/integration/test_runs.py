@@ -1,4 +1,4 @@
-"""The shell scripts of runs/, offline: from a text to scored models, decays of a stable run.
+"""The shell scripts of runs/, offline: from a text to scored models, and decays of a stable run.
 
 Their commands are copies of a process that has imported the libraries.
 """
@@ -19,6 +19,7 @@ SMALL = [*NETWORKS, "--vocab_size=150", "--max_length=32", "--per_device_train_b
 
 
 def path_of(python):
+    """Return a PATH on which this program is the first python."""
     return f"{Path(python).parent}:{os.environ['PATH']}"
 
 
@@ -30,7 +31,7 @@ def path_of(python):
     ],
 )
 def test_a_recipe_trains_scores_and_reports(tmp_path, script, options, more, copying):
-    sentences = [" ".join(WORDS[i % 100 : i % 100 + 8]) for i in range(200)]
+    sentences = [" ".join(WORDS[place % 100 : place % 100 + 8]) for place in range(200)]
     (tmp_path / "train.txt").write_text("\n\n".join(sentences[20:]))
     (tmp_path / "held_out.txt").write_text("\n\n".join(sentences[:20]))
     (tmp_path / "pairs.tsv").write_text("sentence_good\tsentence_bad\nbab deb\tdeb bab\n")
@@ -52,12 +53,12 @@ def test_a_recipe_trains_scores_and_reports(tmp_path, script, options, more, cop
     report = (output / "small" / "report.html").read_text(encoding="utf-8")
     assert "QNLI" in report and "glue_small" in report
 
-    refused = subprocess.run(command[:3], env=variables, capture_output=True, text=True)
-    assert refused.returncode == 2 and "HELD_OUT_FILE" in refused.stderr
+    incomplete = subprocess.run(command[:3], env=variables, capture_output=True, text=True)
+    assert incomplete.returncode == 2 and "HELD_OUT_FILE" in incomplete.stderr
 
 
 def test_decays_of_a_stable_run_are_compared_with_runs_of_their_own(tmp_path, copying):
-    sentences = [" ".join(WORDS[i % 90 : i % 90 + 18]) for i in range(120)]
+    sentences = [" ".join(WORDS[place % 90 : place % 90 + 18]) for place in range(120)]
     (tmp_path / "train.txt").write_text("\n\n".join(sentences[20:]))
     (tmp_path / "held_out.txt").write_text("\n\n".join(sentences[:20]))
     variables = {

@@ -1,4 +1,4 @@
-"""`electra squad` on a tiny SQuAD that can be learned: scores, files, resuming, saved models."""
+"""`electra squad` on a tiny SQuAD that can be learned: scores, files, saved models."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ LEARN = {"learning_rate": 2e-2, "layerwise_lr_decay": 1.0, "num_train_epochs": 1
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, glue_tokenizer):
-    """A finished run of version 1.1 with the joint head."""
+    """A folder with encoder/, squad/ and output/run, a finished run of version 1.1 with the joint head."""
     folder = tmp_path_factory.mktemp("squad")
     write_encoder(folder / "encoder", glue_tokenizer, dropout=0.0)
     write_squad(folder / "squad")
@@ -29,11 +29,13 @@ def trained(tmp_path_factory, glue_tokenizer):
 
 
 def only_result(folder):
+    """Return the one result of the run in a folder."""
     (result,) = read_results(folder / "output" / "run" / "results.jsonl")
     return result
 
 
 def read(folder, file, task):
+    """Return one of the files with answers that the run in a folder has written."""
     return read_json(folder / "output" / "run" / "predictions" / f"{task}-42" / f"{file}.json")
 
 
@@ -77,7 +79,7 @@ def test_version_2_is_learned_and_scored_at_its_best_threshold(trained, tmp_path
 
 
 def check_saved_model(folder):
-    """The model opened by transformers has the logits of the run."""
+    """Check that the model opened by transformers has the logits of the run."""
     saved = folder / "output" / "run" / "models" / "squad_v2"
     data = read_questions(folder / "squad" / "dev.json")
     model = AutoModelForQuestionAnswering.from_pretrained(saved).eval()

@@ -42,7 +42,7 @@ CHOICE = {"learning_rate": 1e-2, "num_train_epochs": 8, "bf16": False, "save_mod
 
 @pytest.fixture(scope="module")
 def tagged(tmp_path_factory):
-    """Finished runs of tagging, two seeds."""
+    """A folder with encoder/, names/ and output/run, finished runs of two seeds."""
     folder = tmp_path_factory.mktemp("tagging")
     write_wide_encoder(folder / "encoder")
     write_columns(folder / "names")
@@ -52,7 +52,7 @@ def tagged(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory, glue_tokenizer):
-    """Finished runs of multiple choice, two seeds."""
+    """A folder with encoder/, quiz/ and output/run, finished runs of two seeds."""
     folder = tmp_path_factory.mktemp("choice")
     write_encoder(folder / "encoder", glue_tokenizer)
     write_questions(folder / "quiz")
@@ -62,21 +62,23 @@ def answered(tmp_path_factory, glue_tokenizer):
 
 @pytest.fixture
 def folder(tagged, tmp_path):
-    """The data and the encoder of tagging, to be changed by a test."""
+    """A folder with the data and the encoder of tagging, to be changed by a test."""
     shutil.copytree(tagged, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("output"))
     return tmp_path
 
 
 def results_of(folder):
+    """Return the results of output/run, one for each seed."""
     return read_results(folder / "output" / "run" / "results.jsonl")
 
 
 def best_seed(results, metric):
-    return min(results, key=lambda r: (-(r.metrics[metric] or 0), r.seed)).seed
+    """Return the seed of the highest score, of several the first."""
+    return min(results, key=lambda result: (-(result.metrics[metric] or 0), result.seed)).seed
 
 
 def contents(folder):
-    """What does not depend on the command, by path."""
+    """Return what does not depend on the command: results, predictions and models without their cards, by path."""
     paths = [folder / "results.jsonl", *folder.glob("predictions*/**/*"), *folder.glob("models/**/[!R]*")]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
 
@@ -87,7 +89,7 @@ def contents(folder):
 def test_tagging_is_learned_and_its_files_agree(tagged):
     folder = tagged / "output" / "run"
     results = results_of(tagged)
-    assert [(r.task, r.seed, r.start, r.collapsed) for r in results] == [
+    assert [(result.task, result.seed, result.start, result.collapsed) for result in results] == [
         ("names", 42, "pretrained", False), ("names", 43, "pretrained", False),
     ]  # fmt: skip
     assert results[0].rows == {"train": 100, "dev": 12, "test": 8}
@@ -139,14 +141,14 @@ def test_a_saved_tagger_is_that_of_the_best_seed_and_has_a_card(tagged):
     logits = model(**tokenizer(" ".join(words), return_tensors="pt")).logits[0, 1:-1].detach().numpy()
     expected = np.load(folder / "predictions" / f"names-{best}.npz")["dev"][0, : len(words)]
     assert logits == approx(expected, abs=1e-4)
-    found = pipeline("token-classification", model=str(saved), aggregation_strategy="first")(" ".join(words))
-    assert {entity["entity_group"] for entity in found} <= {"O", "LOC", "PER"} and found
+    entities = pipeline("token-classification", model=str(saved), aggregation_strategy="first")(" ".join(words))
+    assert {entity["entity_group"] for entity in entities} <= {"O", "LOC", "PER"} and entities
     card = ModelCard.load(saved / "README.md").data
     assert (card.pipeline_tag, card.base_model) == ("token-classification", None)
 
 
 @pytest.mark.parametrize("features", ["last", "mix_all"])
-def test_a_frozen_encoder_goes_on_where_it_was(features, folder, monkeypatch):
+def test_a_tagger_of_frozen_features_leaves_the_encoder_as_it_was_and_is_resumed(features, folder, monkeypatch):
     monkeypatch.setattr("electra.finetuning.features.BiLstm", partial(BiLstm, units=32))
     learn = {**TAGGING, "learning_rate": 2e-2, "num_train_epochs": 6}
     argv = flags(folder, test_file=folder / "names" / "test.txt", features=features, **learn)
@@ -161,14 +163,14 @@ def test_a_frozen_encoder_goes_on_where_it_was(features, folder, monkeypatch):
     tag(argv)
     assert contents(run) == before
     saved = load_encoder(str(run / "models" / "names")).model
-    given = load_encoder(str(folder / "encoder")).model
-    assert all(torch.equal(value, saved.state_dict()[name]) for name, value in given.state_dict().items())
+    original = load_encoder(str(folder / "encoder")).model
+    assert all(torch.equal(value, saved.state_dict()[name]) for name, value in original.state_dict().items())
     with raises(UserError, match="features"):
         tag(flags(folder, test_file=folder / "names" / "test.txt", **learn))
     assert f"| features | {features} |" in (run / "models" / "names" / "README.md").read_text()
 
 
-def test_long_sentences_are_predicted_word_by_word(folder):
+def test_a_sentence_of_several_windows_is_predicted_and_a_test_file_needs_no_labels(folder):
     names = folder / "names"
     long = "\n".join(line for line in (names / "dev.txt").read_text().splitlines() if line)
     (names / "long.txt").write_text(long + "\n")
@@ -192,12 +194,12 @@ def test_long_sentences_are_predicted_word_by_word(folder):
 def test_multiple_choice_is_learned_and_its_files_agree(answered):
     folder = answered / "output" / "run"
     results = results_of(answered)
-    assert [(r.task, r.seed, r.collapsed) for r in results] == [("quiz", 42, False), ("quiz", 43, False)]
-    assert results[0].rows == {"train": 80, "dev": 20, "test": 10}
+    assert [(result.seed, result.collapsed) for result in results] == [(42, False), (43, False)]
+    assert results[0].task == "quiz" and results[0].rows == {"train": 80, "dev": 20, "test": 10}
     assert (results[0].metrics["accuracy"] or 0) > 0.8
     with open(folder / "predictions" / "quiz-42-dev.csv", newline="") as file:
         predicted = list(csv.DictReader(file))
-    assert [row["place"] for row in predicted] == [f"{answered}/quiz/dev.csv:{n}" for n in range(2, 22)]
+    assert [row["place"] for row in predicted] == [f"{answered}/quiz/dev.csv:{line}" for line in range(2, 22)]
     correct = sum(row["prediction"] == row["answer"] for row in predicted)
     assert correct / 20 == approx(results[0].metrics["accuracy"])
     for row, cells in zip(predicted, rows(20, 1), strict=True):
@@ -222,7 +224,7 @@ def test_a_saved_choice_model_has_the_logits_of_the_best_seed(answered):
 
 def test_a_test_file_without_answers_is_predicted_row_by_row(answered, tmp_path):
     path = tmp_path / "test.jsonl"
-    path.write_text("".join(json.dumps({"question": c[0], "choices": c[1:3]}) + "\n" for c in rows(7, 3)))
+    path.write_text("".join(json.dumps({"question": cells[0], "choices": cells[1:3]}) + "\n" for cells in rows(7, 3)))
     choose(choice_flags(answered, output_dir=tmp_path / "output", test_file=path, num_seeds=1))
     assert not any(name.startswith("test_") for name in results_of(tmp_path)[0].metrics)
     with open(tmp_path / "output" / "run" / "predictions.csv", newline="") as file:

@@ -1,4 +1,7 @@
-"""What real runs leave with wandb, offline, and TensorBoard. Their processes are copies of one."""
+"""What real runs leave with wandb, offline, and TensorBoard, and what trackers that fail do to them.
+
+The runs are processes, copies of one that has imported the libraries.
+"""
 
 import json
 import os
@@ -45,12 +48,13 @@ class Tracked:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def values(self, name):
+        """Return the values of a metric, in the order of the history."""
         return [line[name] for line in self.history if name in line]
 
 
 def read_wandb(folder):
-    """All runs below a folder, by name."""
-    found = {}
+    """Return all runs below a folder, by name."""
+    runs = {}
     for path in sorted(folder.glob("offline-run-*/run-*.wandb")):
         run = Tracked(path.parent)
         for content in _records(path.read_bytes()):
@@ -62,16 +66,17 @@ def read_wandb(folder):
             run.config |= _items(record.config.update)
             if record.HasField("history"):
                 run.history.append(_items(record.history.item))
-        found[run.name] = run
-    return found
+        runs[run.name] = run
+    return runs
 
 
 def _items(items):
+    """Return the names and values of wandb's items."""
     return {item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in items}
 
 
 def _records(content):
-    """The records of LevelDB's log format, behind wandb's own seven bytes."""
+    """Yield the records of LevelDB's log format, behind wandb's own seven bytes."""
     block = 32768
     header = 7
     place = header
@@ -120,16 +125,18 @@ def test_glue_gives_each_run_to_wandb(tmp_path, glue_tokenizer, copying):
     folder = tmp_path / "output" / "run"
     results = read_results(folder / "results.jsonl")
     runs = read_wandb(tmp_path / "wandb")
-    assert not any("inherited" in one.folder.name for one in runs.values())  # one id would make one run of them
+    assert not any(
+        "inherited" in tracked.folder.name for tracked in runs.values()
+    )  # one id would make one run of them
     names = [f"run-{task}-{seed}" for task in ("cola", "stsb") for seed in (42, 43)]
-    assert set(runs) == {*names} and {one.group for one in runs.values()} == {"run"}
+    assert set(runs) == {*names} and {tracked.group for tracked in runs.values()} == {"run"}
     for result in results:
-        one = runs[f"run-{result.task}-{result.seed}"]
-        recorded = [one.config[name] for name in ("layerwise_lr_decay", "task", "started_from", "run_seed")]
+        tracked = runs[f"run-{result.task}-{result.seed}"]
+        recorded = [tracked.config[name] for name in ("layerwise_lr_decay", "task", "started_from", "run_seed")]
         assert recorded == [0.625, result.task, result.start, result.seed]
         for name, value in result.metrics.items():
-            assert value is None or one.values(f"eval/{name}") == [approx(value)]
-        assert len(one.values("train/loss")) == one.values("train/global_step")[-1] >= 3  # each step of it
+            assert value is None or tracked.values(f"eval/{name}") == [approx(value)]
+        assert len(tracked.values("train/loss")) == tracked.values("train/global_step")[-1] >= 3  # each step of it
         assert list((folder / "logs" / f"{result.task}-{result.seed}").rglob("events.out.tfevents.*"))
 
 
@@ -162,7 +169,7 @@ def test_what_a_tracker_raises_is_one_line_and_leaves_no_run(tmp_path, copying):
     assert not (tmp_path / "output" / "run").exists()
 
 
-def test_a_refused_tracker_leaves_no_folder_without_results(tmp_path):
+def test_a_refused_tracker_leaves_no_new_folder_without_results(tmp_path):
     for results in ("", "a result"):
         folder = tmp_path / f"{results} new"
         with raises(TrackerError), removing_refused(folder, "results.jsonl"), translate_tracker_errors("tensorboard"):
@@ -185,15 +192,15 @@ def test_a_resumed_run_is_one_run_in_wandb(tmp_path, copying):
 
     pretrain(argv)
     folder = tmp_path / "output" / "run"
-    more = [f"--resume_from_checkpoint={folder}", "--max_steps=4", "--report_to=wandb"]
-    pretrain(more)
+    longer = [f"--resume_from_checkpoint={folder}", "--max_steps=4", "--report_to=wandb"]
+    pretrain(longer)
     pretrain(argv)  # a new run in a folder of its own
     ids = [path.stem for path in sorted((tmp_path / "wandb").glob("offline-run-*/run-*.wandb"), key=os.path.getctime)]
     assert len(ids) == 3 and ids[0] == ids[1] != ids[2]
     assert (folder / "wandb_run_id.txt").read_text() == f"{ids[0].removeprefix('run-')}\n"
 
 
-def test_a_tracker_that_is_not_there_is_refused():
+def test_a_tracker_that_is_unknown_or_not_installed_is_refused():
     for name in ("nonsense", "clearml"):
         assert name in refused(lambda name=name: check_trackers([name]))
     check_trackers(["none", "wandb"])
