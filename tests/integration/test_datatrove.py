@@ -19,7 +19,7 @@ from tests.pretraining.runs import assert_same_state, flags
 pytestmark = pytest.mark.slow
 
 DOCUMENTS = 2000
-ODD = ("[MASK] [SEP]", "  a", "a  ", "a\n\n\nb ", "\u00a0a\u3000", "Über")
+ODD_TEXTS = ("[MASK] [SEP]", "  a", "a  ", "a\n\n\nb ", "\u00a0a\u3000", "Über")
 """What tokenizers treat in a way of their own."""
 
 
@@ -29,7 +29,7 @@ def text(tmp_path):
     source = random.Random(0)
     words = " ".join(TEXTS).split()
     texts = [" ".join(source.choices(words, k=source.randint(3, 40))) for _ in range(DOCUMENTS)]
-    rows = [f"{text} {source.choice(ODD)}" if number % 3 else text for number, text in enumerate(texts[:1500])]
+    rows = [f"{text} {source.choice(ODD_TEXTS)}" if number % 3 else text for number, text in enumerate(texts[:1500])]
     folder = tmp_path / "text"
     folder.mkdir()
     (folder / "a.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))

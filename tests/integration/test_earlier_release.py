@@ -24,11 +24,11 @@ from electra.pretraining.run import main as pretrain
 from electra.tasks.classify.task import main as classify
 from tests.helpers import ROOT, read_json
 
-PASS = 1e-5
+PASS_ERROR = 1e-5
 """Error of a pass, relative to values of about 1."""
-STEPS = 1e-4
+STEPS_ERROR = 1e-4
 """Error of a loss after a few steps of Adam, relative."""
-TUNED = 1e-2
+TUNING_ERROR = 1e-2
 """Error of a logit after twenty steps at a high rate, relative to logits of about 1."""
 FIXTURE = ROOT / "tests" / "fixtures" / "earlier_release"
 EXPECTED = read_json(FIXTURE / "expected.json")
@@ -85,7 +85,7 @@ def test_a_killed_run_ends_as_one_that_was_not_killed(left, short_end):
     for line, expected in zip(log, EXPECTED["log"], strict=True):
         losses = {name: value for name, value in expected.items() if name.endswith(("loss", "learning_rate"))}
         losses.pop("train_loss", None)  # the mean since the last start
-        tolerance = STEPS if line["step"] > 8 else 0  # the step of its last checkpoint
+        tolerance = STEPS_ERROR if line["step"] > 8 else 0  # the step of its last checkpoint
         assert {name: line[name] for name in losses} == approx(losses, rel=tolerance, abs=tolerance)
     assert (left / "run" / "discriminator" / "model.safetensors").is_file()
 
@@ -97,14 +97,14 @@ def test_exported_networks_compute_as_in_the_earlier_release(left):
             network = kind.from_pretrained(left / "networks" / name).eval()
             with torch.no_grad():
                 values = network(input_ids=ids)[0].numpy()
-            np.testing.assert_allclose(values, ARRAYS[f"{name} {part}"], atol=PASS, rtol=PASS)
+            np.testing.assert_allclose(values, ARRAYS[f"{name} {part}"], atol=PASS_ERROR, rtol=PASS_ERROR)
 
 
 def test_a_saved_model_answers_as_in_the_earlier_release(left):
     answers = left / "answers.jsonl"
     predict([str(left / "evaluation"), str(left / "texts.jsonl"), "--output_file", str(answers)])
     for row, expected in zip(rows_of(answers), EXPECTED["answers"], strict=True):
-        assert row == {**expected, "probability": approx(expected["probability"], abs=PASS)}
+        assert row == {**expected, "probability": approx(expected["probability"], abs=PASS_ERROR)}
 
 
 def test_an_evaluation_goes_on_after_the_seeds_that_it_has(left):
@@ -121,7 +121,7 @@ def test_an_evaluation_goes_on_after_the_seeds_that_it_has(left):
         assert row["seed"] == expected["seed"]
         assert row["metrics"]["accuracy"] == expected["metrics"]["accuracy"]
     with np.load(left / "evaluation" / "predictions" / "reviews-44.npz") as logits:
-        np.testing.assert_allclose(logits["dev"], ARRAYS["44"], atol=TUNED, rtol=TUNED)
+        np.testing.assert_allclose(logits["dev"], ARRAYS["44"], atol=TUNING_ERROR, rtol=TUNING_ERROR)
 
 
 def test_the_options_of_a_run_are_read_as_they_were_recorded(left):

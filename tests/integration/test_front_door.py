@@ -42,6 +42,7 @@ TRAINING = {
     "disable_tqdm": True,
 }
 SEGMENTS = {"max_length": 16, "validation_fraction": 0.2, "max_eval_segments": 20}
+"""Options of a tiny run, as those of a joint model, of its training and of its segments."""
 
 
 @pytest.fixture(scope="module")

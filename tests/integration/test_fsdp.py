@@ -20,6 +20,7 @@ from tests.pretraining.runs import flags, write_corpus
 
 pytestmark = pytest.mark.slow
 
+# Files for --fsdp_config, by name.
 CONFIGS = {
     "default": {},
     "sharded": {"state_dict_type": "SHARDED_STATE_DICT", "transformer_layer_cls_to_wrap": ["ElectraLayer"]},

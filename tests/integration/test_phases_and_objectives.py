@@ -261,5 +261,5 @@ def test_a_run_trains_all_weights_and_ends_with_networks_that_can_be_fine_tuned(
         assert again["trained"] == held_out["trained"]
     if uniform:
         with raises(UserError, match="--generator_type uniform, not electra"):
-            names = {"experiment_name": run.name, "generator_type": "electra"}
-            main(flags(folder, objective=objective, resume_from_checkpoint=run, **names))
+            changed_options = {**options, "experiment_name": run.name, "generator_type": "electra"}
+            main(flags(folder, **changed_options, resume_from_checkpoint=run))

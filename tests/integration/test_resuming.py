@@ -337,6 +337,7 @@ FORGED = {
     "no random state": ("rng_state.pth", lambda state: {}),
     "a random state's text": ("rng_state.pth", lambda state: dict.fromkeys(state, "x")),
 }
+"""A file of a checkpoint and what it is made to hold, for each case."""
 
 
 def forge(checkpoint, name, change):

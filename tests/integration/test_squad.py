@@ -15,7 +15,8 @@ from tests.tasks.squad.files import ANSWERS, flags, read_questions, write_squad
 
 pytestmark = pytest.mark.slow
 
-LEARN = {"learning_rate": 2e-2, "layerwise_lr_decay": 1.0, "num_train_epochs": 12, "num_seeds": 1, "bf16": False}
+TRAINING = {"learning_rate": 2e-2, "layerwise_lr_decay": 1.0, "num_train_epochs": 12, "num_seeds": 1, "bf16": False}
+"""Options with which the tiny data is learned."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def trained(tmp_path_factory, glue_tokenizer):
     folder = tmp_path_factory.mktemp("squad")
     write_encoder(folder / "encoder", glue_tokenizer, dropout=0.0)
     write_squad(folder / "squad")
-    squad(flags(folder, head="joint", **LEARN))
+    squad(flags(folder, head="joint", **TRAINING))
     return folder
 
 
@@ -66,7 +67,7 @@ def test_version_1_is_learned_and_its_files_agree(trained):
 @parametrize(("head", "options"), [("joint", {}), ("hf", {"save_model": True})])
 def test_version_2_is_learned_and_scored_at_its_best_threshold(trained, tmp_path, head, options):
     write_squad(tmp_path / "squad", version_2=True)
-    squad(flags(tmp_path, head=head, pretrain_path=trained / "encoder", **LEARN, **options))
+    squad(flags(tmp_path, head=head, pretrain_path=trained / "encoder", **TRAINING, **options))
     result = only_result(tmp_path)
     folder = tmp_path
     assert result.task == "squad_v2" and not result.collapsed

@@ -38,6 +38,7 @@ pytestmark = pytest.mark.slow
 
 TAGGING = {"learning_rate": 3e-3, "num_train_epochs": 4, "bf16": False, "save_model": True}
 CHOICE = {"learning_rate": 1e-2, "num_train_epochs": 8, "bf16": False, "save_model": True}
+"""Options with which the tiny data of each kind is learned."""
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,7 @@ SETTINGS = {
     "bf16": False,
     "disable_tqdm": True,
 }
+"""Options of fine-tuning that take seconds."""
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,7 @@ from tests.tasks.glue.runs import result, run_folder
 FILES = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
 RATE = {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-2}
 RATES = [0.1, 0.2, 0.3, 0.4]
+"""A range of learning rates, and the values of a grid."""
 
 
 def sweep_of(folder, **keys):
@@ -586,7 +587,7 @@ def test_a_grid_may_get_more_values(points):
     assert len(table(points).splitlines()) == 6
 
 
-SEED_TOO = {"parameters": {"learning_rate": {"values": [0.1]}, "seed": {"values": [1]}}}
+GRID_WITH_SEED = {"parameters": {"learning_rate": {"values": [0.1]}, "seed": {"values": [1]}}}
 
 
 @parametrize(
@@ -594,7 +595,7 @@ SEED_TOO = {"parameters": {"learning_rate": {"values": [0.1]}, "seed": {"values"
     [
         ({}, ["--max_steps=5"], "max_steps: it is 4 there, and 5 here"),
         ({}, [], "max_steps: it is 4 there, and"),
-        (SEED_TOO, ["--max_steps=4"], "seed: it is 42 there, and swept .* here"),
+        (GRID_WITH_SEED, ["--max_steps=4"], "seed: it is 42 there, and swept .* here"),
         ({"method": "random", "run_cap": 2}, ["--max_steps=4"], "it is swept .* there, and drawn from .* here"),
     ],
 )
