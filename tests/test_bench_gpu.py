@@ -11,7 +11,7 @@ import torch
 from pytest import approx
 
 from benchmarks import bench_gpu
-from benchmarks.bench_gpu import MEMORY, Row, Session, read_rows, table
+from benchmarks.bench_gpu import GPU_GIGABYTES, Row, Session, read_rows, table
 from benchmarks.gpu_rows import ROWS, Bench
 from tests.helpers import ROOT, parametrize, run
 from tests.pretraining.runs import write_corpus
@@ -151,7 +151,7 @@ def test_a_row_that_fails_hangs_or_is_late_costs_itself_only(tmp_path):
 
 
 def test_what_has_no_room_on_the_gpu_prepares_later(tmp_path):
-    records, _ = lines_of(tmp_path, [Row(name, 9, gigabytes=0.9 * MEMORY) for name in ("large", "larger")])
+    records, _ = lines_of(tmp_path, [Row(name, 9, gigabytes=0.9 * GPU_GIGABYTES) for name in ("large", "larger")])
     assert [record.get("error") for record in records.values()] == [None, None]
     events = (tmp_path / "trace").read_text().splitlines()
     assert [event for event in events if "prepare" in event] == [

@@ -38,6 +38,14 @@ class Send(TrainerCallback):
                 os.kill(os.getpid(), number)
 
 
+@pytest.fixture
+def default_handler():
+    """Python's handler of Ctrl-C, which a process that a shell starts in the background does not have."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
 def train(trainer):
     """Train while signals are listened to; return the exit code."""
     with trainer.stop.requests.listening():
@@ -56,6 +64,7 @@ def test_a_signal_ends_the_run_with_a_full_checkpoint(folder, name, code):
     assert find_damage(folder / "output" / "run" / "checkpoint-5") is None
 
 
+@pytest.mark.usefixtures("default_handler")
 @parametrize("workers", [0, 1])
 def test_an_interrupt_in_a_program_is_raised_after_the_step_is_saved(folder, workers):
     options = {**FAST, "save_strategy": "no", "dataloader_num_workers": workers}
@@ -74,6 +83,7 @@ def test_an_interrupt_in_a_program_is_raised_after_the_step_is_saved(folder, wor
     assert all(torch.equal(*pair) for pair in weights)
 
 
+@pytest.mark.usefixtures("default_handler")
 def test_a_training_in_a_thread_is_not_ended_by_an_interrupt_of_an_earlier_one(folder):
     trainer = make(folder, **FAST, save_strategy="no")
     trainer.add_callback(Send(5, signal.SIGINT))
@@ -85,6 +95,7 @@ def test_a_training_in_a_thread_is_not_ended_by_an_interrupt_of_an_earlier_one(f
     assert trainer.state.global_step == 12
 
 
+@pytest.mark.usefixtures("default_handler")
 def test_a_second_interrupt_in_a_program_stops_in_the_step(folder):
     trainer = make(folder, **FAST, save_strategy="no")
     trainer.add_callback(Send(5, signal.SIGINT, signal.SIGINT))
