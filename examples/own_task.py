@@ -54,7 +54,7 @@ from electra.finetuning.words import fit_words
 from electra.report.evaluation import BAG_OF_WORDS, BAG_OF_WORDS_DEFINITION, CONSTANT, CUT_TEXTS, Reporting
 from electra.report.results import Metric, by_name
 
-# ---- options: those of files, seeds and output are inherited
+# ---- options: those of files, --no_label, seeds and output are inherited
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,10 @@ def read_rated(options: RateArguments, program_rows: Mapping[str, NamedRows] = {
         return RatedText(text, int(plain_name(written)), place)
 
     def content_of(item: RatedText) -> tuple[str, ...]:
-        return plain_content(item.text)  # takes several texts, too
+        return plain_content(item.text)  # rows of equal content, such as one query, are held out together
 
     splits = {split: read_all(rows, read) for split, rows in rows_by_split(options, program_rows, ["train"]).items()}
+    # Without a label, rows of a test set are predicted only, others left out; a single label for all is refused.
     apart = set_apart(splits, lambda item: [] if item.rating is None else [item.rating], lambda item: item.place)
     parts = with_development(apart, options, content_of, "texts", lambda item: item.rating)
     warn_of_repeated(parts, content_of, "texts")

@@ -27,7 +27,7 @@ def rating_flags(folder, rating="{}", **options):
     """Return the command line of a run below `folder`, whose stars/ is written: `Tiny.flags` of this kind."""
     (folder / "stars").mkdir(parents=True, exist_ok=True)
     for split, count in (("train", 96), ("dev", 24)):
-        written, classes = texts(count, len(split), num_classes=4)
+        written, classes = texts(count, len(split), num_classes=4)  # the first word of a text names its class
         rows = [(text, rating.format(number + 2)) for text, number in zip(written, classes, strict=True)]
         write_table(folder / "stars" / f"{split}.csv", ["text", "rating"], rows)
     return flags(folder, "stars", "csv", **options)
