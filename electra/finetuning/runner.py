@@ -305,14 +305,14 @@ def log_plan(evaluation: Evaluation, to_do: Sequence[PlannedTask]) -> None:
                 planned.task.name, trained, trained,
             )  # fmt: skip
         if planned.task.texts is not None and model.config.hidden_size < NARROW_DEFAULTS.below:
-            given = given_hyperparameters(evaluation.args, planned.task.name)
+            given_options = given_hyperparameters(evaluation.args, planned.task.name)
             values = {
                 "num_train_epochs": f"{tuning.num_train_epochs:g}",
                 "learning_rate": f"{tuning.learning_rate:g}",
                 "layerwise_lr_decay": f"{tuning.layerwise_lr_decay:g}",
                 "head": tuning.head,
             }
-            defaults = " ".join(f"--{name} {value}" for name, value in values.items() if name not in given)
+            defaults = " ".join(f"--{name} {value}" for name, value in values.items() if name not in given_options)
             if defaults:
                 logger.info(
                     "               with the defaults of an encoder narrower than %d: %s",

@@ -308,11 +308,13 @@ def paired_errors(rows: Mapping[str, Array], baselines: Baselines) -> dict[str, 
     errors: dict[str, dict[str, float]] = {}
     for title, baseline in baselines.items():
         differences: dict[str, list[float]] = {}
-        for split in baseline.rows.keys() & rows.keys():
-            differences.setdefault(split.split("_")[0], []).extend((rows[split] - baseline.rows[split]).tolist())
-        recorded = {split: paired_error(values) for split, values in differences.items()}
-        errors[title] = {split: error for split, error in recorded.items() if math.isfinite(error)}
-    return {title: by_split for title, by_split in errors.items() if by_split}
+        for split, scores in rows.items():
+            if split in baseline.rows:
+                differences.setdefault(split.split("_")[0], []).extend((scores - baseline.rows[split]).tolist())
+        for split, values in differences.items():
+            if math.isfinite(error := paired_error(values)):
+                errors.setdefault(title, {})[split] = error
+    return errors
 
 
 def of_one_split(write: Callable[[str, Array, Any], Mapping[str, str | Values]]) -> WritePredictions:
