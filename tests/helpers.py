@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import contextmanager
 from functools import cache, partial
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate.state import PartialState
+from tqdm import tqdm
 
 from electra.base.errors import run_script
 
@@ -83,6 +85,10 @@ def load_late_imports():
     atexit.unregister(MEDIA_TMP.cleanup)
     MEDIA_TMP._finalizer.detach()
     Figure().savefig(io.BytesIO())  # fonts, and the writer of PNG files
+
+
+# Copies of a process share tqdm's lock, and one that is killed while it holds the lock would leave the others waiting.
+os.register_at_fork(after_in_child=lambda: tqdm.set_lock(threading.RLock()))
 
 
 def fork(function, *args, log, **variables):
